@@ -1,0 +1,41 @@
+package service
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+)
+
+// Log is how a service writes its log.
+type Log struct {
+	Level string `name:"log-level" env:"CATCHWATER_LOG_LEVEL" enum:"debug,info,warn,error" default:"info" help:"Least level written: debug, info, warn or error."`
+}
+
+// New returns a JSON logger that names the service on every line.
+func (l Log) New(service string, w io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(l.Level)); err != nil {
+		return nil, fmt.Errorf("read log level %q: use debug, info, warn or error", l.Level)
+	}
+	handler := slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})
+	return slog.New(handler).With(slog.String("service", service)), nil
+}
+
+// Database is how a service reaches Postgres.
+type Database struct {
+	URL            string        `name:"database-url" env:"DATABASE_URL" required:"" help:"Postgres connection string of the service's own role. Behind pgbouncer in transaction mode add default_query_exec_mode=exec."`
+	MaxConns       int32         `name:"database-max-conns" env:"CATCHWATER_DATABASE_MAX_CONNS" default:"8" help:"Most connections held at once (1 to 1000)."`
+	ConnectTimeout time.Duration `name:"database-connect-timeout" env:"CATCHWATER_DATABASE_CONNECT_TIMEOUT" default:"2s" help:"Longest wait for a new connection."`
+}
+
+// Broker is how a service reaches NATS.
+type Broker struct {
+	URL         string `name:"nats-url" env:"NATS_URL" default:"nats://127.0.0.1:4222" help:"NATS servers, comma-separated. The service starts, and works, without them."`
+	Credentials string `name:"nats-credentials" env:"CATCHWATER_NATS_CREDENTIALS" help:"Path of a NATS credentials file, where the servers ask for one."`
+}
+
+// Sources is where the configuration of the sources stands.
+type Sources struct {
+	Path string `name:"config" env:"CATCHWATER_CONFIG" default:"catchwater.yaml" help:"Path of the sources file."`
+}

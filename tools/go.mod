@@ -1,0 +1,3 @@
+module github.com/catchwater/catchwater/tools
+
+go 1.26.0
