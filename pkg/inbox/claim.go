@@ -17,8 +17,6 @@ var (
 	claimDueSQL string
 	//go:embed sql/states.sql
 	statesSQL string
-	//go:embed sql/oldest_due.sql
-	oldestDueSQL string
 	//go:embed sql/done.sql
 	doneSQL string
 	//go:embed sql/fail.sql
@@ -97,19 +95,6 @@ func Claimable(ctx context.Context, tx pgx.Tx, ids []int64) (map[int64]bool, err
 		return nil, fmt.Errorf("read the state of rows: %w", err)
 	}
 	return claimable, nil
-}
-
-// OldestDue returns the least time at which a row is or will be due, and the
-// zero time when there is none.
-func OldestDue(ctx context.Context, tx pgx.Tx) (time.Time, error) {
-	var oldest *time.Time
-	if err := tx.QueryRow(ctx, oldestDueSQL).Scan(&oldest); err != nil {
-		return time.Time{}, fmt.Errorf("look for the oldest due row: %w", err)
-	}
-	if oldest == nil {
-		return time.Time{}, nil
-	}
-	return *oldest, nil
 }
 
 // Done marks claimed rows as processed.

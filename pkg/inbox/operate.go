@@ -15,6 +15,8 @@ var (
 	listSQL string
 	//go:embed sql/body.sql
 	bodySQL string
+	//go:embed sql/backlog.sql
+	backlogSQL string
 	//go:embed sql/retry.sql
 	retrySQL string
 )
@@ -88,4 +90,26 @@ func Retry(ctx context.Context, db DB, ids []int64) ([]int64, error) {
 		return nil, fmt.Errorf("retry quarantined rows: %w", err)
 	}
 	return retried, nil
+}
+
+// Backlog counts the rows of one source in one state other than processed.
+type Backlog struct {
+	Source    string        `db:"source" json:"source"`
+	State     string        `db:"state" json:"state"`
+	Rows      int64         `db:"rows" json:"rows"`
+	OldestAge time.Duration `db:"oldest_age" json:"oldest_age"` // since its receipt
+}
+
+// Backlogs returns what is not processed. Its cost grows with the number of
+// such rows, not with the size of the inbox.
+func Backlogs(ctx context.Context, db DB) ([]Backlog, error) {
+	rows, err := db.Query(ctx, backlogSQL)
+	if err != nil {
+		return nil, fmt.Errorf("count the backlog: %w", err)
+	}
+	backlogs, err := pgx.CollectRows(rows, pgx.RowToStructByName[Backlog])
+	if err != nil {
+		return nil, fmt.Errorf("count the backlog: %w", err)
+	}
+	return backlogs, nil
 }

@@ -1,1 +1,0 @@
-select min(next_attempt_at) from inbox where state in ('pending', 'waiting')

@@ -1,0 +1,84 @@
+// Package postgres opens connection pools the way every service needs them,
+// and waits for a database that is away or not migrated yet.
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/catchwater/catchwater/pkg/schema"
+	"github.com/catchwater/catchwater/pkg/service"
+)
+
+// Open makes a pool without connecting: a database that is away is no reason
+// not to start. It fails on settings that cannot work.
+func Open(ctx context.Context, settings service.Database) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(settings.URL)
+	if err != nil {
+		return nil, fmt.Errorf("read --database-url: %w", err)
+	}
+	if settings.MaxConns < 1 || settings.MaxConns > 1000 {
+		return nil, fmt.Errorf("--database-max-conns is %d: use 1 to 1000", settings.MaxConns)
+	}
+	if settings.ConnectTimeout <= 0 {
+		return nil, fmt.Errorf("--database-connect-timeout is %s: use more than 0", settings.ConnectTimeout)
+	}
+	config.MaxConns = settings.MaxConns
+	config.MaxConnIdleTime = 5 * time.Minute
+	config.ConnConfig.ConnectTimeout = settings.ConnectTimeout
+	// After a failover the name may lead to a server that takes no writes.
+	if config.ConnConfig.ValidateConnect == nil {
+		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("open a pool of database connections: %w", err)
+	}
+	return pool, nil
+}
+
+const (
+	schemaRetry   = 500 * time.Millisecond
+	schemaTimeout = 5 * time.Second
+)
+
+// AwaitSchema returns nil once the database has the schema that this build
+// needs, and ctx's error when that ends first. Until then the service is held
+// unready, and the reason is logged whenever it changes.
+func AwaitSchema(ctx context.Context, pool *pgxpool.Pool, health *service.Health, log *slog.Logger) error {
+	const hold = "database"
+	for said := ""; ; {
+		err := checkSchema(ctx, pool)
+		if err == nil {
+			health.Release(hold)
+			return nil
+		}
+		health.Hold(hold, err.Error())
+		var outdated *schema.OutdatedError
+		kind := "away"
+		if errors.As(err, &outdated) {
+			kind = outdated.Error()
+		}
+		if said != kind && ctx.Err() == nil {
+			log.Warn("not ready: waiting for the database", slog.Any("error", err))
+			said = kind
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(schemaRetry):
+		}
+	}
+}
+
+func checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
+	ctx, cancel := context.WithTimeout(ctx, schemaTimeout)
+	defer cancel()
+	return schema.Check(ctx, pool)
+}
