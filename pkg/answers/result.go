@@ -10,6 +10,7 @@ import (
 
 	"github.com/catchwater/catchwater/pkg/inbox"
 	"github.com/catchwater/catchwater/pkg/jsonscan"
+	"github.com/catchwater/catchwater/pkg/source"
 )
 
 // The statuses that are final; a task in any other may still change.
@@ -76,8 +77,8 @@ func decode(row inbox.Row) (Result, error) {
 	if result.Status != Completed && result.Status != Failed {
 		return Result{}, fmt.Errorf("task.status is %.40q: only %s and %s are final", result.Status, Completed, Failed)
 	}
-	if result.CreatedAt, err = parseTime(text(createdAt)); err != nil {
-		return Result{}, fmt.Errorf("read task.createdAt: %w", err)
+	if result.CreatedAt, err = source.ParseTime(text(createdAt)); err != nil {
+		return Result{}, fmt.Errorf("read task.createdAt %.40q: %w", text(createdAt), err)
 	}
 	taskID, repaired := id.Text()
 	if repaired || len(taskID) > maxKey || strings.ContainsRune(taskID, 0) {
@@ -112,18 +113,4 @@ func bounded(key string) string {
 	}
 	sum := sha256.Sum256([]byte(key))
 	return "sha256:" + hex.EncodeToString(sum[:])
-}
-
-// parseTime reads an ISO 8601 time, with or without seconds, fractions and
-// offset; without an offset it is UTC.
-func parseTime(s string) (time.Time, error) {
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04"} {
-		if t, err := time.Parse(layout, s); err == nil {
-			if t.Year() < 1970 || t.Year() > 9999 {
-				return time.Time{}, fmt.Errorf("%.40q is out of range", s)
-			}
-			return t, nil
-		}
-	}
-	return time.Time{}, fmt.Errorf("%.40q is not an ISO 8601 time", s)
 }

@@ -1,4 +1,112 @@
 // Package source holds what is configured about each provider endpoint: how
 // its deliveries are verified, what identifies an event, and what is to be
-// made of it.
+// made of it. It reads the sources file and the secrets, and nothing else: it
+// knows no HTTP server, no store and no broker.
 package source
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/catchwater/catchwater/pkg/signature"
+)
+
+// The projections a source can have.
+const (
+	ProjectionAnswers = "answers" // results of asynchronous tasks
+	ProjectionNone    = "none"    // stored and marked, nothing more
+)
+
+// Config is a sources file that has been checked.
+type Config struct {
+	Sources []*Source // sorted by name
+}
+
+// Lookup returns the source of that name, or nil.
+func (c *Config) Lookup(name string) *Source {
+	i, found := slices.BinarySearchFunc(c.Sources, name, func(s *Source, name string) int { return strings.Compare(s.Name, name) })
+	if !found {
+		return nil
+	}
+	return c.Sources[i]
+}
+
+// GzipSigned says which bytes a sender of compressed bodies signs.
+type GzipSigned string
+
+const (
+	GzipRefused GzipSigned = "refused" // compressed bodies are answered 415
+	GzipDecoded GzipSigned = "decoded" // the body before it was compressed
+	GzipWire    GzipSigned = "wire"    // the compressed bytes
+)
+
+// DefaultMaxBody is the limit of a delivery's body in bytes where none is set.
+const DefaultMaxBody = 1 << 20
+
+// Source is one provider endpoint, POST /hooks/{name}.
+type Source struct {
+	Name         string
+	Preset       string
+	Verifier     *signature.Verifier
+	Secrets      []SecretRef
+	MaxBody      int64 // bytes, after inflating
+	RejectStatus int   // 400 or 401
+	GzipSigned   GzipSigned
+	Projection   string
+	Reconcile    *Reconcile // nil where the provider is not to be asked
+	KeepHeaders  []string   // canonical names
+
+	rules compiledRules
+}
+
+// Reconcile says how to ask the provider about a subject, and when.
+type Reconcile struct {
+	BaseURL string    // of the provider's API, without a trailing slash
+	Token   SecretRef // the API's bearer key
+	// After is how long after its submission a task without a result is asked
+	// for; past Horizon it needs investigation, and is asked for every Rare.
+	After   time.Duration
+	Horizon time.Duration
+	Rare    time.Duration
+	Rate    float64       // polls a second, over all reconcilers
+	Timeout time.Duration // of one poll
+}
+
+// SecretRef is the place where a secret stands: one of the two is set.
+type SecretRef struct {
+	Env  string // an environment variable
+	File string // a path
+}
+
+// String names the place, never the secret.
+func (r SecretRef) String() string {
+	if r.Env != "" {
+		return "environment variable " + r.Env
+	}
+	return "file " + r.File
+}
+
+// maxHeaderValue bounds a kept header's value, in bytes.
+const maxHeaderValue = 1024
+
+// Keep returns those headers of a request that are worth storing, as text that
+// JSON and Postgres take.
+func (s *Source) Keep(h http.Header) map[string]string {
+	kept := make(map[string]string, len(s.KeepHeaders))
+	for _, name := range s.KeepHeaders {
+		if values := h[name]; len(values) > 0 {
+			kept[name] = safeText(strings.Join(values, ", "), maxHeaderValue)
+		}
+	}
+	return kept
+}
+
+// safeText is text as Postgres takes it, cut to a number of bytes.
+func safeText(s string, most int) string {
+	if len(s) > most {
+		s = s[:most]
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}

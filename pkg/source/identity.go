@@ -1,0 +1,273 @@
+package source
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/catchwater/catchwater/pkg/jsonscan"
+)
+
+// Identity is what a verified delivery says it is.
+type Identity struct {
+	// Test marks a delivery that is to be acknowledged and not stored; nothing
+	// else is set then.
+	Test bool
+	// EventKey is what the event is known by, 1 to 512 bytes of valid UTF-8.
+	EventKey string
+	// EventType and Subject are empty where the delivery does not say them.
+	EventType string
+	Subject   string
+	// OccurredAt is the provider's time, zero where it is not said.
+	OccurredAt time.Time
+	// Quarantine is why nothing can be made of the delivery, or empty. The key
+	// is then the hash of its body.
+	Quarantine string
+}
+
+// ref names a value of a delivery: in the JSON body, in a form, or in a header.
+type ref struct {
+	kind refKind
+	name string // path, field or header
+}
+
+type refKind uint8
+
+const (
+	refNone refKind = iota
+	refBody
+	refForm
+	refHeader
+)
+
+func body(path string) ref   { return ref{refBody, path} }
+func header(name string) ref { return ref{refHeader, http.CanonicalHeaderKey(name)} }
+
+// parseRef reads a ref as the sources file writes it: a path into the JSON
+// body, form:field, or header:Name.
+func parseRef(text string) (ref, error) {
+	if name, ok := strings.CutPrefix(text, "header:"); ok && name != "" {
+		return header(name), nil
+	}
+	if name, ok := strings.CutPrefix(text, "form:"); ok && name != "" {
+		return ref{refForm, name}, nil
+	}
+	if _, err := jsonscan.ParsePath(text); err != nil {
+		return ref{}, err
+	}
+	return body(text), nil
+}
+
+func (r ref) String() string {
+	switch r.kind {
+	case refForm:
+		return "form:" + r.name
+	case refHeader:
+		return "header:" + r.name
+	}
+	return r.name
+}
+
+type keyPart struct {
+	ref      ref
+	optional bool
+}
+
+// condition is met when a value is one of several; the zero condition never is.
+type condition struct {
+	ref    ref
+	values []string
+}
+
+// rules say what identifies an event. Without a key its body's hash does.
+type rules struct {
+	key                            []keyPart
+	eventType, subject, occurredAt ref
+	test, provisional              condition
+}
+
+// compiledRules are rules with their paths put together for one scan.
+type compiledRules struct {
+	rules
+	paths    []jsonscan.Path
+	needForm bool
+}
+
+func (r rules) compile() compiledRules {
+	c := compiledRules{rules: r}
+	for _, ref := range r.refs() {
+		switch ref.kind {
+		case refBody:
+			c.paths = append(c.paths, jsonscan.MustParsePath(ref.name)) // was parsed when it was read
+		case refForm:
+			c.needForm = true
+		}
+	}
+	return c
+}
+
+func (r rules) refs() []ref {
+	refs := []ref{r.eventType, r.subject, r.occurredAt, r.test.ref, r.provisional.ref}
+	for _, part := range r.key {
+		refs = append(refs, part.ref)
+	}
+	return refs
+}
+
+// found holds the values of one delivery.
+type found struct {
+	header  http.Header
+	form    url.Values
+	paths   []jsonscan.Path
+	values  []jsonscan.Value // nil when the body is not JSON
+	jsonErr error
+}
+
+// text returns a value's characters exactly: scalars only, and nothing for a
+// value that is missing, null or empty.
+func (f *found) text(r ref) (string, bool) {
+	text := ""
+	switch r.kind {
+	case refHeader:
+		if values := f.header.Values(r.name); len(values) == 1 {
+			text = values[0]
+		}
+	case refForm:
+		text = f.form.Get(r.name)
+	case refBody:
+		i := slices.IndexFunc(f.paths, func(p jsonscan.Path) bool { return p.String() == r.name })
+		if i < 0 || f.values == nil {
+			return "", false
+		}
+		switch value := f.values[i]; value.Kind {
+		case jsonscan.String:
+			var repaired bool
+			if text, repaired = value.Text(); repaired {
+				text = string(value.Raw) // as different as the bytes are
+			}
+		case jsonscan.Number, jsonscan.Bool:
+			text = string(value.Raw)
+		}
+	}
+	return text, text != ""
+}
+
+func (f *found) meets(c condition) (string, bool) {
+	text, ok := f.text(c.ref)
+	return text, ok && slices.Contains(c.values, text)
+}
+
+// maxText bounds what is kept of a type or a subject, in bytes.
+const maxText = 512
+
+// Identify says what a verified delivery is. It takes what can be read and
+// never fails: a delivery that lacks its key is named by its body's hash and
+// marked for quarantine, since a retry would bring the same bytes.
+func (s *Source) Identify(h http.Header, content []byte) Identity {
+	f := found{header: h, paths: s.rules.paths}
+	if len(f.paths) > 0 {
+		f.values, f.jsonErr = jsonscan.Scan(content, f.paths...)
+	}
+	if s.rules.needForm {
+		f.form, _ = url.ParseQuery(string(content)) // what can be read of it
+	}
+	if _, test := f.meets(s.rules.test); test {
+		return Identity{Test: true}
+	}
+	var id Identity
+	if text, ok := f.text(s.rules.eventType); ok {
+		id.EventType = safeText(text, maxText)
+	}
+	if text, ok := f.text(s.rules.subject); ok {
+		id.Subject = safeText(text, maxText)
+	}
+	if text, ok := f.text(s.rules.occurredAt); ok {
+		id.OccurredAt = readTime(text)
+	}
+	key, err := s.eventKey(&f)
+	if err != nil {
+		id.Quarantine = err.Error()
+	}
+	if id.EventKey = key; key == "" {
+		id.EventKey = hashKey(content)
+	}
+	return id
+}
+
+// eventKey returns the key that the rules make, or "" when the body's hash is
+// to be the key; with an error when it ought not to be.
+func (s *Source) eventKey(f *found) (string, error) {
+	if value, provisional := f.meets(s.rules.provisional); provisional {
+		return "", fmt.Errorf("%s is %s, which is not final", s.rules.provisional.ref, value)
+	}
+	var texts []string
+	for _, part := range s.rules.key {
+		text, ok := f.text(part.ref)
+		switch {
+		case ok && len(s.rules.key) == 1:
+			texts = append(texts, text)
+		case ok:
+			texts = append(texts, strings.NewReplacer(`\`, `\\`, `|`, `\|`).Replace(text))
+		case part.optional:
+			texts = append(texts, `\-`) // which no text is escaped to
+		case part.ref.kind == refBody && f.jsonErr != nil:
+			return "", fmt.Errorf("the body is not JSON: %w", f.jsonErr)
+		default:
+			return "", fmt.Errorf("the delivery has no %s, which identifies it", part.ref)
+		}
+	}
+	key := strings.Join(texts, "|")
+	if len(key) > MaxEventKey || !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
+		return hashKey([]byte(key)), nil
+	}
+	return key, nil
+}
+
+// MaxEventKey is the longest event key in bytes that is stored as it is; a
+// longer one, or one that is not text to Postgres, is stored as its hash.
+const MaxEventKey = 512
+
+func hashKey(b []byte) string {
+	sum := sha256.Sum256(b)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// readTime reads an ISO 8601 time, or seconds or milliseconds since 1970; zero
+// for anything else.
+func readTime(text string) time.Time {
+	if seconds, err := strconv.ParseFloat(text, 64); err == nil {
+		if seconds > 1e11 { // the year 5138 in seconds, 1973 in milliseconds
+			seconds /= 1000
+		}
+		if !(seconds > 0 && seconds <= 1e11) { // not a number included
+			return time.Time{}
+		}
+		return time.UnixMicro(int64(seconds * 1e6)).UTC()
+	}
+	at, err := ParseTime(text)
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}
+
+var errNotTime = errors.New("it is not an ISO 8601 time between the years 1970 and 9999")
+
+// ParseTime reads an ISO 8601 time with or without seconds, fractions and an
+// offset; without an offset it is UTC.
+func ParseTime(text string) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04"} {
+		if at, err := time.Parse(layout, text); err == nil && at.Year() >= 1970 && at.Year() <= 9999 {
+			return at, nil
+		}
+	}
+	return time.Time{}, errNotTime
+}

@@ -1,0 +1,168 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/catchwater/catchwater/pkg/signature"
+)
+
+// MinSecret is the shortest key that is taken, in bytes: a shorter one could be
+// found by trying.
+const MinSecret = 16
+
+// Keyring holds the secrets of one source as they stand now. A file may hold
+// several, one a line, which is how a secret is rotated by editing one file.
+type Keyring struct {
+	source *Source
+	getenv func(string) string
+	log    *slog.Logger
+	keys   atomic.Pointer[[]signature.Key]
+	read   string // what the places held when they were last looked at
+}
+
+// OpenKeyring reads a source's secrets. A secret that is missing, empty,
+// undecodable or shorter than MinSecret is an error that names the source and
+// the secret's place, never its value.
+func OpenKeyring(s *Source, getenv func(string) string, log *slog.Logger) (*Keyring, error) {
+	k := &Keyring{source: s, getenv: getenv, log: log}
+	if _, err := k.reload(); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// Keys returns the keys of all secrets.
+func (k *Keyring) Keys() []signature.Key { return *k.keys.Load() }
+
+// Watch looks for changed files until ctx ends. What is wrong with a changed
+// file is logged, and the secrets stay as they were.
+func (k *Keyring) Watch(ctx context.Context, every time.Duration) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		switch changed, err := k.reload(); {
+		case changed && err != nil:
+			k.log.Error("the changed secrets cannot be used; the former ones stay in force",
+				slog.String("source", k.source.Name), slog.Any("error", err))
+		case changed:
+			k.log.Info("secrets reloaded", slog.String("source", k.source.Name), slog.Int("secrets", len(k.Keys())))
+		}
+	}
+}
+
+// reload reads every place anew, and says whether anything had changed there.
+func (k *Keyring) reload() (changed bool, err error) {
+	var texts []placedText
+	var all strings.Builder
+	for _, ref := range k.source.Secrets {
+		text, err := readPlace(ref, k.getenv)
+		texts = append(texts, placedText{ref, text, err})
+		fmt.Fprintf(&all, "%s\x00%v\x00", text, err)
+	}
+	if all.String() == k.read && k.keys.Load() != nil {
+		return false, nil
+	}
+	k.read = all.String()
+	var keys []signature.Key
+	var errs []error
+	for _, t := range texts {
+		found, err := k.parse(t)
+		keys = append(keys, found...)
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return true, err
+	}
+	k.keys.Store(&keys)
+	return true, nil
+}
+
+// placedText is what a secret's place holds.
+type placedText struct {
+	ref  SecretRef
+	text string
+	err  error
+}
+
+// parse reads the secrets at one place.
+func (k *Keyring) parse(t placedText) ([]signature.Key, error) {
+	if t.err != nil {
+		return nil, fmt.Errorf("source %q: %w", k.source.Name, t.err)
+	}
+	var keys []signature.Key
+	for number, line := range strings.Split(t.text, "\n") {
+		secret := strings.TrimSpace(line)
+		if secret == "" {
+			continue
+		}
+		place := t.ref.String()
+		if number > 0 {
+			place = fmt.Sprintf("%s, line %d", place, number+1)
+		}
+		key, err := k.source.Verifier.ParseKey(secret)
+		if err != nil {
+			return nil, fmt.Errorf("source %q: %s: %w", k.source.Name, place, err)
+		}
+		if key.Len() < MinSecret {
+			return nil, fmt.Errorf("source %q: %s: the secret has %d bytes; use at least %d", k.source.Name, place, key.Len(), MinSecret)
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("source %q: %s: the secret is empty", k.source.Name, t.ref)
+	}
+	if strings.TrimSpace(t.text) != t.text {
+		k.log.Info("white space around a secret was trimmed", slog.String("source", k.source.Name), slog.String("place", t.ref.String()))
+	}
+	return keys, nil
+}
+
+// maxSecretFile bounds a secret file, in bytes.
+const maxSecretFile = 64 << 10
+
+func readPlace(ref SecretRef, getenv func(string) string) (string, error) {
+	if ref.Env != "" {
+		text := getenv(ref.Env)
+		if text == "" {
+			return "", fmt.Errorf("%s: it is not set, or empty", ref)
+		}
+		return text, nil
+	}
+	info, err := os.Stat(ref.File)
+	if err != nil {
+		return "", fmt.Errorf("read a secret: %w", err)
+	}
+	if info.Size() > maxSecretFile {
+		return "", fmt.Errorf("%s: it has %d bytes, more than secrets have", ref, info.Size())
+	}
+	data, err := os.ReadFile(ref.File)
+	if err != nil {
+		return "", fmt.Errorf("read a secret: %w", err)
+	}
+	return string(data), nil
+}
+
+// ReadSecret returns the one secret at a place, such as an API's bearer key.
+func ReadSecret(ref SecretRef, getenv func(string) string) (string, error) {
+	text, err := readPlace(ref, getenv)
+	if err != nil {
+		return "", err
+	}
+	secret := strings.TrimSpace(text)
+	if secret == "" || strings.ContainsAny(secret, "\n\r") {
+		return "", fmt.Errorf("%s: it must hold one secret on one line", ref)
+	}
+	return secret, nil
+}

@@ -1,0 +1,186 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/catchwater/catchwater/pkg/answers"
+	"github.com/catchwater/catchwater/pkg/bus"
+	"github.com/catchwater/catchwater/pkg/inbox"
+	"github.com/catchwater/catchwater/pkg/postgres"
+	"github.com/catchwater/catchwater/pkg/service"
+	"github.com/catchwater/catchwater/pkg/source"
+)
+
+const (
+	backlogInterval = 10 * time.Second
+	backlogTimeout  = 5 * time.Second
+	// outagePause is how long a worker rests after a batch that was rolled back.
+	outagePause = time.Second
+)
+
+// processor is the running service.
+type processor struct {
+	cfg       Config
+	log       *slog.Logger
+	consumer  *bus.Consumer
+	batcher   *batcher
+	metrics   *metrics
+	watermark watermark
+}
+
+// Run processes rows until ctx ends, then finishes the batches under way.
+func Run(ctx context.Context, cfg Config) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	log := cfg.Logger
+	if log == nil {
+		var err error
+		if log, err = cfg.Log.New("processor", os.Stderr); err != nil {
+			return err
+		}
+	}
+	sources, err := source.Load(cfg.Path)
+	if err != nil {
+		return err
+	}
+	projections, err := projectionsOf(sources)
+	if err != nil {
+		return err
+	}
+	cfg.Database.MaxConns = max(cfg.Database.MaxConns, int32(cfg.Workers)+3) // one a worker, the scan, the backlog
+	pool, err := postgres.Open(ctx, cfg.Database)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	broker, err := bus.Connect(bus.Options{URL: cfg.Broker.URL, Credentials: cfg.Credentials, Name: "catchwater processor", Log: log})
+	if err != nil {
+		return err
+	}
+	defer broker.Close(0)
+
+	registry, health := service.NewRegistry(), service.NewHealth()
+	consumer := broker.NewConsumer(bus.Announcements(), 2*cfg.Workers*cfg.BatchRows)
+	metrics := newMetrics(registry, consumer.Healthy)
+	p := &processor{cfg: cfg, log: log, consumer: consumer, metrics: metrics, batcher: &batcher{
+		db: pool, projections: projections, timeout: cfg.BatchTimeout, maxAttempts: cfg.MaxAttempts,
+		retryBase: cfg.RetryBase, retryMax: cfg.RetryMax, metrics: metrics,
+	}}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return service.ServeHealth(ctx, cfg.HealthListen, health, registry, log) })
+	group.Go(func() error {
+		if err := postgres.AwaitSchema(ctx, pool, health, log); err != nil {
+			return nil // ctx has ended
+		}
+		health.Release("start")
+		log.Info("ready", slog.Int("sources", len(sources.Sources)), slog.Int("workers", cfg.Workers))
+		p.run(ctx, pool)
+		return nil
+	})
+	err = group.Wait()
+	log.Info("stopped")
+	return err
+}
+
+// projectionsOf returns what is to be made of each source's rows.
+func projectionsOf(sources *source.Config) (map[string]Projection, error) {
+	known := map[string]Projection{"answers": answers.Projection{}, "none": none{}}
+	projections := make(map[string]Projection, len(sources.Sources))
+	for _, s := range sources.Sources {
+		projection, ok := known[s.Projection]
+		if !ok {
+			return nil, fmt.Errorf("source %q: this processor has no projection %q", s.Name, s.Projection)
+		}
+		projections[s.Name] = projection
+	}
+	return projections, nil
+}
+
+// run starts the loops and returns when all of them have stopped.
+func (p *processor) run(ctx context.Context, db inbox.DB) {
+	var loops sync.WaitGroup
+	loops.Go(func() { p.consumer.Run(ctx) })
+	loops.Go(func() { p.scan(ctx) })
+	loops.Go(func() { p.watchBacklog(ctx, db) })
+	for range p.cfg.Workers {
+		loops.Go(func() { p.answer(ctx) })
+	}
+	loops.Wait()
+}
+
+// record counts and logs a batch.
+func (p *processor) record(ctx context.Context, via string, result outcome, err error) {
+	if err != nil {
+		p.metrics.failed.WithLabelValues(via).Inc()
+		p.log.ErrorContext(ctx, "a batch was rolled back; its rows stay as they were", slog.String("via", via), slog.Any("error", err))
+		return
+	}
+	if len(result.rows) == 0 {
+		return
+	}
+	p.metrics.batchRows.WithLabelValues(via).Observe(float64(len(result.rows)))
+	p.log.DebugContext(ctx, "processed a batch", slog.String("via", via), slog.Int("rows", len(result.rows)),
+		slog.Int("failed", len(result.failures)))
+	rows := make(map[int64]inbox.Row, len(result.rows))
+	for _, row := range result.rows {
+		rows[row.ID] = row
+	}
+	for _, failure := range result.failures {
+		p.logFailure(ctx, rows[failure.ID], failure)
+	}
+}
+
+func (p *processor) logFailure(ctx context.Context, row inbox.Row, failure inbox.Failure) {
+	level, message := slog.LevelWarn, "a row could not be processed; it will be tried again"
+	if failure.Quarantine {
+		level, message = slog.LevelError, "a row was quarantined; when the cause is mended, `catchwater inbox retry` releases it"
+	}
+	attrs := []slog.Attr{
+		slog.Int64("inbox_id", row.ID), slog.String("source", row.Source), slog.String("event_key", row.EventKey),
+		slog.Int("attempt", row.Attempts+1), slog.Duration("retry_in", failure.RetryIn), slog.Any("error", failure.Err),
+	}
+	var panicked *panicError
+	if errors.As(failure.Err, &panicked) {
+		attrs = append(attrs, slog.String("stack", string(panicked.stack)))
+	}
+	p.log.LogAttrs(ctx, level, message, attrs...)
+}
+
+// pause rests after a batch that was rolled back.
+func (p *processor) pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(outagePause):
+	}
+}
+
+// watchBacklog keeps the gauges of the inbox.
+func (p *processor) watchBacklog(ctx context.Context, db inbox.DB) {
+	ticker := time.NewTicker(backlogInterval)
+	defer ticker.Stop()
+	for {
+		func() {
+			ctx, cancel := context.WithTimeout(ctx, backlogTimeout)
+			defer cancel()
+			if backlog, err := inbox.Backlogs(ctx, db); err != nil {
+				p.log.DebugContext(ctx, "the backlog was not counted", slog.Any("error", err))
+			} else {
+				p.metrics.setBacklog(backlog)
+			}
+		}()
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
