@@ -1,0 +1,157 @@
+// Package pgtest gives each test a database of its own on a real, throwaway
+// Postgres. The server is started with the first one and ends with the test
+// binary, however that ends.
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/catchwater/catchwater/pkg/migrate"
+	"github.com/catchwater/catchwater/pkg/pgserver"
+)
+
+// rolePassword is what RoleURL logs in with.
+const rolePassword = "for-tests-only"
+
+// Roles are the services' own.
+var Roles = []string{"catchwater_ingress", "catchwater_processor", "catchwater_reconciler"}
+
+// cluster is the server of this test binary.
+var cluster = struct {
+	once    sync.Once
+	err     error
+	server  *pgserver.Server
+	cloning sync.Mutex // a template takes one reader at a time
+	made    atomic.Int64
+}{}
+
+const template = "catchwater_template"
+
+func server(t testing.TB) *pgserver.Server {
+	t.Helper()
+	cluster.once.Do(func() { cluster.server, cluster.err = startCluster() })
+	if cluster.err != nil {
+		t.Fatalf("start a Postgres for tests: %v", cluster.err)
+	}
+	return cluster.server
+}
+
+func startCluster() (*pgserver.Server, error) {
+	ctx := context.Background()
+	binaries, err := pgserver.FindBinaries()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "catchwater-pgtest-")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return nil, err
+	}
+	server, err := pgserver.Start(ctx, pgserver.Options{
+		Binaries: binaries, DataDir: filepath.Join(dir, "data"),
+		Settings: map[string]string{"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off", "max_connections": "300"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	// The running server holds its files open by folder, not by the parent's
+	// name; the last thing to go is the folder, by the next run's clean-up.
+	removeLeftovers(dir)
+	conn, err := pgx.Connect(ctx, server.URL("postgres"))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, "create database "+template); err != nil {
+		return nil, err
+	}
+	if _, err := migrate.Up(ctx, server.URL(template)); err != nil {
+		return nil, err
+	}
+	for _, role := range Roles {
+		if _, err := conn.Exec(ctx, fmt.Sprintf("alter role %s password '%s'", role, rolePassword)); err != nil {
+			return nil, err
+		}
+	}
+	return server, nil
+}
+
+// removeLeftovers deletes the folders of test binaries that have ended: those
+// whose server no longer runs.
+func removeLeftovers(own string) {
+	folders, _ := filepath.Glob(filepath.Join(os.TempDir(), "catchwater-pgtest-*")) // the pattern is well formed
+	for _, folder := range folders {
+		if folder == own {
+			continue
+		}
+		// A starting server has no version file yet, a running one has its pid file.
+		_, made := os.Stat(filepath.Join(folder, "data", "PG_VERSION"))
+		_, runs := os.Stat(filepath.Join(folder, "data", "postmaster.pid"))
+		if made == nil && os.IsNotExist(runs) {
+			_ = os.RemoveAll(folder)
+		}
+	}
+}
+
+// New returns the superuser's URL of a fresh database with the current schema.
+func New(t testing.TB) string {
+	t.Helper()
+	return create(t, " template "+template)
+}
+
+// Empty returns the superuser's URL of a fresh database with nothing in it.
+func Empty(t testing.TB) string {
+	t.Helper()
+	return create(t, "")
+}
+
+func create(t testing.TB, from string) string {
+	t.Helper()
+	s := server(t)
+	name := fmt.Sprintf("test_%d", cluster.made.Add(1))
+	conn, err := pgx.Connect(context.Background(), s.URL("postgres"))
+	if err != nil {
+		t.Fatalf("connect to the Postgres for tests: %v", err)
+	}
+	defer conn.Close(context.Background())
+	cluster.cloning.Lock()
+	defer cluster.cloning.Unlock()
+	if _, err := conn.Exec(context.Background(), "create database "+name+from); err != nil {
+		t.Fatalf("make a database for the test: %v", err)
+	}
+	return s.URL(name)
+}
+
+// RoleURL returns the URL of the same database for a service's role.
+func RoleURL(t testing.TB, databaseURL, role string) string {
+	t.Helper()
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		t.Fatalf("read the database URL: %v", err)
+	}
+	u.User = url.UserPassword(role, rolePassword)
+	return u.String()
+}
+
+// Pool returns a pool on a database URL that is closed with the test.
+func Pool(t testing.TB, databaseURL string) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.New(context.Background(), databaseURL)
+	if err != nil {
+		t.Fatalf("open a pool: %v", err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
