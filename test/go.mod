@@ -4,12 +4,31 @@ go 1.26.0
 
 require (
 	github.com/catchwater/catchwater/pkg v0.0.0
-	github.com/catchwater/catchwater/proto v0.0.0
-	github.com/catchwater/catchwater/services/catchwater v0.0.0
-	github.com/catchwater/catchwater/services/ingress v0.0.0
-	github.com/catchwater/catchwater/services/processor v0.0.0
-	github.com/catchwater/catchwater/services/reconciler v0.0.0
 	github.com/catchwater/catchwater/services/simulator v0.0.0
+	github.com/jackc/pgx/v5 v5.12.0
+)
+
+require (
+	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
+	github.com/google/go-tpm v0.9.8 // indirect
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
+	github.com/klauspost/compress v1.20.4 // indirect
+	github.com/mfridman/interpolate v0.0.2 // indirect
+	github.com/minio/highwayhash v1.0.4 // indirect
+	github.com/nats-io/jwt/v2 v2.8.2 // indirect
+	github.com/nats-io/nats-server/v2 v2.15.2 // indirect
+	github.com/nats-io/nkeys v0.4.16 // indirect
+	github.com/nats-io/nuid v1.0.1 // indirect
+	github.com/pressly/goose/v3 v3.30.0 // indirect
+	github.com/sethvargo/go-retry v0.5.0 // indirect
+	go.uber.org/multierr v1.11.0 // indirect
+	golang.org/x/crypto v0.58.0 // indirect
+	golang.org/x/sync v0.25.0 // indirect
+	golang.org/x/sys v0.50.0 // indirect
+	golang.org/x/text v0.44.0 // indirect
+	golang.org/x/time v0.16.0 // indirect
 )
 
 replace github.com/catchwater/catchwater/pkg => ../pkg
@@ -25,3 +44,5 @@ replace github.com/catchwater/catchwater/services/reconciler => ../services/reco
 replace github.com/catchwater/catchwater/services/simulator => ../services/simulator
 
 replace github.com/catchwater/catchwater/services/catchwater => ../services/catchwater
+
+tool github.com/nats-io/nats-server/v2

@@ -1,0 +1,221 @@
+package harness
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/catchwater/catchwater/pkg/migrate"
+	"github.com/catchwater/catchwater/pkg/pgserver"
+)
+
+// Secret is what the demonstration source's deliveries are signed with.
+const Secret = "whsec_0123456789abcdef"
+
+// rolePassword is the services' in tests.
+const rolePassword = "for-tests-only"
+
+// System is one whole Catchwater, of as many processes as a test asks for.
+type System struct {
+	T        testing.TB
+	Dir      string
+	Postgres *pgserver.Server
+	DB       *pgxpool.Pool // as the superuser
+	NATS     *Process
+	NATSURL  string
+
+	postgres   pgserver.Options
+	configPath string
+	natsPort   int
+	databases  map[string]string // a service's own URL, where it is not the usual one
+}
+
+// New starts Postgres, migrates it, and starts NATS. Services are for the test
+// to start.
+func New(t testing.TB) *System {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "catchwater-system-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { // Postgres may run as another user
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	binaries, err := pgserver.FindBinaries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &System{T: t, Dir: dir, databases: make(map[string]string)}
+	s.postgres = pgserver.Options{
+		Binaries: binaries, DataDir: filepath.Join(dir, "postgres"), Port: s.Port(),
+		Settings: map[string]string{"fsync": "off", "max_connections": "200"},
+	}
+	s.StartPostgres()
+	t.Cleanup(func() { s.Postgres.Kill() })
+	if _, err := migrate.Up(t.Context(), s.DatabaseURL()); err != nil {
+		t.Fatal(err)
+	}
+	s.DB, err = pgxpool.New(t.Context(), s.DatabaseURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.DB.Close)
+	for _, service := range []string{"ingress", "processor", "reconciler"} {
+		s.Exec(fmt.Sprintf("alter role catchwater_%s password '%s'", service, rolePassword))
+	}
+	s.natsPort = s.Port()
+	s.NATSURL = fmt.Sprintf("nats://127.0.0.1:%d", s.natsPort)
+	s.NATS = newProcess(t, "nats", dir, Program(t, "nats-server"),
+		[]string{"-js", "-sd", filepath.Join(dir, "nats"), "-a", "127.0.0.1", "-p", fmt.Sprint(s.natsPort)}, nil)
+	s.Configure("sources:\n  answers:\n    preset: answerline\n    secrets: [{env: ANSWERLINE_SECRET}]\n")
+	return s
+}
+
+// StartPostgres starts the cluster, again after it was stopped.
+func (s *System) StartPostgres() {
+	s.T.Helper()
+	server, err := pgserver.Start(s.T.Context(), s.postgres)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	s.Postgres = server
+}
+
+// StopPostgres stops the cluster, its clients notwithstanding.
+func (s *System) StopPostgres() {
+	s.T.Helper()
+	if err := s.Postgres.Stop(); err != nil {
+		s.T.Fatal(err)
+	}
+}
+
+// WipeNATS kills the broker and deletes all that it had stored.
+func (s *System) WipeNATS() {
+	s.T.Helper()
+	s.NATS.Kill()
+	if err := os.RemoveAll(filepath.Join(s.Dir, "nats")); err != nil {
+		s.T.Fatal(err)
+	}
+}
+
+// Port returns a port that is free now.
+func (s *System) Port() int {
+	s.T.Helper()
+	port, err := pgserver.FreePort()
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return port
+}
+
+// DatabaseURL is the superuser's.
+func (s *System) DatabaseURL() string { return s.Postgres.URL("postgres") }
+
+// Through makes a service reach Postgres through another address.
+func (s *System) Through(service, address string) {
+	u, err := url.Parse(s.roleURL(service))
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	u.Host = address
+	s.databases[service] = u.String()
+}
+
+func (s *System) roleURL(service string) string {
+	if custom := s.databases[service]; custom != "" {
+		return custom
+	}
+	return s.Postgres.UserURL("postgres", "catchwater_"+service, rolePassword)
+}
+
+// Configure writes the sources file that services started from now on read.
+func (s *System) Configure(yaml string) {
+	s.T.Helper()
+	s.configPath = filepath.Join(s.Dir, fmt.Sprintf("catchwater-%d.yaml", time.Now().UnixNano()))
+	if err := os.WriteFile(s.configPath, []byte(yaml), 0o600); err != nil {
+		s.T.Fatal(err)
+	}
+}
+
+// Service is a running service of the system.
+type Service struct {
+	*Process
+	Addr       string // of what it serves, where it serves anything
+	HealthAddr string
+}
+
+// Restart stops the service in order and starts it again.
+func (s *Service) Restart() {
+	s.t.Helper()
+	s.Stop()
+	s.Start()
+	s.AwaitReady()
+}
+
+// AwaitReady returns when the service says that it is ready.
+func (s *Service) AwaitReady() {
+	s.t.Helper()
+	s.awaitReady(s.HealthAddr)
+}
+
+// StartService starts a service with extra environment, NAME=value, and waits
+// until it is ready.
+func (s *System) StartService(name string, env ...string) *Service {
+	s.T.Helper()
+	service := s.LaunchService(name, env...)
+	service.AwaitReady()
+	return service
+}
+
+// LaunchService is StartService without waiting.
+func (s *System) LaunchService(name string, env ...string) *Service {
+	s.T.Helper()
+	addr, health := fmt.Sprintf("127.0.0.1:%d", s.Port()), fmt.Sprintf("127.0.0.1:%d", s.Port())
+	base := []string{
+		"NATS_URL=" + s.NATSURL, "CATCHWATER_CONFIG=" + s.configPath, "CATCHWATER_LISTEN=" + addr,
+		"CATCHWATER_HEALTH_LISTEN=" + health, "ANSWERLINE_SECRET=" + Secret, "ANSWERLINE_API_KEY=sim-key",
+		"SIMULATOR_WEBHOOK_SECRET=" + Secret,
+	}
+	if name != "simulator" {
+		base = append(base, "DATABASE_URL="+s.roleURL(name))
+	}
+	process := newProcess(s.T, fmt.Sprintf("%s-%s", name, addr[strings.LastIndex(addr, ":")+1:]), s.Dir, Program(s.T, name), nil, slices.Concat(base, env))
+	return &Service{Process: process, Addr: addr, HealthAddr: health}
+}
+
+// Exec runs a statement as the superuser.
+func (s *System) Exec(sql string, args ...any) {
+	s.T.Helper()
+	if _, err := s.DB.Exec(s.T.Context(), sql, args...); err != nil {
+		s.T.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// Int returns the number that a query returns.
+func (s *System) Int(sql string, args ...any) int {
+	s.T.Helper()
+	n := 0
+	if err := s.DB.QueryRow(s.T.Context(), sql, args...).Scan(&n); err != nil {
+		s.T.Fatalf("%s: %v", sql, err)
+	}
+	return n
+}
+
+// AwaitInt returns when a query returns the number.
+func (s *System) AwaitInt(within time.Duration, want int, sql string, args ...any) {
+	s.T.Helper()
+	Await(s.T, within, fmt.Sprintf("%s to be %d", sql, want), func() error {
+		if got := s.Int(sql, args...); got != want {
+			return fmt.Errorf("it is %d", got)
+		}
+		return nil
+	})
+}
