@@ -246,7 +246,7 @@ func (r *reader) reconcile(key string, node ast.Node, s *Source, polls bool) {
 		After: time.Hour,
 		// 4 h until a task starts, 5 min until it ends, 43 min of delivery retries.
 		Horizon: 4*time.Hour + 5*time.Minute + 43*time.Minute,
-		Rare:    6 * time.Hour, Rate: 5, Timeout: 30 * time.Second,
+		Rare:    6 * time.Hour, Interval: 5 * time.Minute, Rate: 5, Timeout: 30 * time.Second,
 	}
 	r.mapping(key, node, map[string]field{
 		"base_url": r.nonEmpty(&c.BaseURL),
@@ -254,6 +254,7 @@ func (r *reader) reconcile(key string, node ast.Node, s *Source, polls bool) {
 		"after":    r.duration(&c.After, time.Millisecond),
 		"horizon":  r.duration(&c.Horizon, time.Millisecond),
 		"rare":     r.duration(&c.Rare, time.Millisecond),
+		"interval": r.duration(&c.Interval, time.Millisecond),
 		"rate":     r.number(&c.Rate, 0.001, 10_000),
 		"timeout":  r.duration(&c.Timeout, time.Millisecond),
 	})

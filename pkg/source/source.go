@@ -70,6 +70,9 @@ type Reconcile struct {
 	After   time.Duration
 	Horizon time.Duration
 	Rare    time.Duration
+	// Interval is how long after an answer that is not final a task is asked for
+	// again, while it is within the horizon.
+	Interval time.Duration
 	Rate    float64       // polls a second, over all reconcilers
 	Timeout time.Duration // of one poll
 }

@@ -125,11 +125,13 @@ create table leases (
   expires_at timestamptz not null
 );
 
--- A provider that said "not now" (429): nobody polls the source before then.
-create table poll_pauses (
+-- The one rate limit on the polls of a source, whoever makes them; and a
+-- provider that said "not now" (429), or no to the key, which stops them all.
+create table poll_limits (
   source       text primary key,
-  paused_until timestamptz not null,
-  reason       text not null
+  next_slot_at timestamptz not null default '-infinity',
+  paused_until timestamptz not null default '-infinity',
+  pause_reason text
 );
 
 -- For people who know the reference documents' own tables.
@@ -170,7 +172,7 @@ grant select, update on submitted_tasks to catchwater_processor;
 
 grant select, insert on inbox to catchwater_reconciler;
 grant insert on inbox_payload to catchwater_reconciler;
-grant select, insert, update on submitted_tasks, leases, poll_pauses to catchwater_reconciler;
+grant select, insert, update on submitted_tasks, leases, poll_limits to catchwater_reconciler;
 
 -- Every service looks here before it calls itself ready.
 grant select on goose_db_version to catchwater_ingress, catchwater_processor, catchwater_reconciler;

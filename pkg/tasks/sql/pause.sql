@@ -1,0 +1,3 @@
+insert into poll_limits (source, paused_until, pause_reason) values ($1, $2, $3)
+on conflict (source) do update
+set paused_until = greatest(poll_limits.paused_until, excluded.paused_until), pause_reason = excluded.pause_reason

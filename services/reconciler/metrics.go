@@ -1,0 +1,54 @@
+package reconciler
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/catchwater/catchwater/pkg/tasks"
+)
+
+// metrics are what the service counts. Both labels have few values: configured
+// sources, and the results named in poll.go.
+type metrics struct {
+	polls       *prometheus.CounterVec
+	recovered   *prometheus.CounterVec
+	open        *prometheus.GaugeVec
+	overdue     *prometheus.GaugeVec
+	pastHorizon *prometheus.GaugeVec
+	leading     prometheus.Gauge
+}
+
+func newMetrics(registry prometheus.Registerer) *metrics {
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help + " Only the leader shows it."}, []string{"source"})
+	}
+	m := &metrics{
+		polls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "catchwater_reconciler_polls_total", Help: "Questions to the provider, by source and result.",
+		}, []string{"source", "result"}),
+		recovered: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "catchwater_reconciler_recovered_total", Help: "Results that came only by asking: their deliveries were lost or late.",
+		}, []string{"source"}),
+		open:        gauge("catchwater_tasks_open", "Submitted tasks without a result."),
+		overdue:     gauge("catchwater_tasks_overdue", "Submitted tasks that are asked for."),
+		pastHorizon: gauge("catchwater_tasks_past_horizon", "Submitted tasks that need investigation: the provider must have ended or given up."),
+		leading: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "catchwater_reconciler_leader", Help: "1 on the reconciler that leads, else 0.",
+		}),
+	}
+	registry.MustRegister(m.polls, m.recovered, m.open, m.overdue, m.pastHorizon, m.leading)
+	return m
+}
+
+func (m *metrics) setCounts(source string, c tasks.Counts) {
+	m.open.WithLabelValues(source).Set(float64(c.Open))
+	m.overdue.WithLabelValues(source).Set(float64(c.Overdue))
+	m.pastHorizon.WithLabelValues(source).Set(float64(c.PastHorizon))
+}
+
+// stopLeading takes away what only a leader knows.
+func (m *metrics) stopLeading() {
+	m.leading.Set(0)
+	for _, gauge := range []*prometheus.GaugeVec{m.open, m.overdue, m.pastHorizon} {
+		gauge.Reset()
+	}
+}
