@@ -99,7 +99,7 @@ func (b *Bus) publish(msg *nats.Msg) error {
 
 // Close waits up to the given time for publishes under way, then disconnects.
 func (b *Bus) Close(wait time.Duration) {
-	if b.conn.IsConnected() {
+	if wait > 0 && b.conn.IsConnected() {
 		select {
 		case <-b.js.PublishAsyncComplete():
 		case <-time.After(wait):

@@ -19,6 +19,9 @@ import (
 // Open makes a pool without connecting: a database that is away is no reason
 // not to start. It fails on settings that cannot work.
 func Open(ctx context.Context, settings service.Database) (*pgxpool.Pool, error) {
+	if settings.URL == "" {
+		return nil, errors.New("no database is named: set --database-url or DATABASE_URL, such as postgres://role:password@host:5432/catchwater")
+	}
 	config, err := pgxpool.ParseConfig(settings.URL)
 	if err != nil {
 		return nil, fmt.Errorf("read --database-url: %w", err)

@@ -24,7 +24,7 @@ func (l Log) New(service string, w io.Writer) (*slog.Logger, error) {
 
 // Database is how a service reaches Postgres.
 type Database struct {
-	URL            string        `name:"database-url" env:"DATABASE_URL" required:"" help:"Postgres connection string of the service's own role. Behind pgbouncer in transaction mode add default_query_exec_mode=exec."`
+	URL            string        `name:"database-url" env:"DATABASE_URL" help:"Postgres connection string of the service's own role. Behind pgbouncer in transaction mode add default_query_exec_mode=exec."`
 	MaxConns       int32         `name:"database-max-conns" env:"CATCHWATER_DATABASE_MAX_CONNS" default:"8" help:"Most connections held at once (1 to 1000)."`
 	ConnectTimeout time.Duration `name:"database-connect-timeout" env:"CATCHWATER_DATABASE_CONNECT_TIMEOUT" default:"2s" help:"Longest wait for a new connection."`
 }

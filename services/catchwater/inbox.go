@@ -1,0 +1,102 @@
+package catchwater
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/catchwater/catchwater/pkg/inbox"
+)
+
+type inboxCommand struct {
+	List  inboxListCommand  `cmd:"" help:"List rows, the newest first."`
+	Show  inboxShowCommand  `cmd:"" help:"Show one row, or its body's raw bytes."`
+	Retry inboxRetryCommand `cmd:"" help:"Release rows from quarantine, to be processed again."`
+}
+
+type inboxListCommand struct {
+	State  string `enum:",pending,waiting,processed,quarantined" default:"" help:"Only rows in this state: pending, waiting, processed or quarantined."`
+	Source string `help:"Only this source's."`
+	Limit  int    `default:"50" help:"Most rows listed."`
+	JSON   bool   `help:"One JSON object a line."`
+}
+
+func (c inboxListCommand) Run(ctx context.Context, s *settings, out output) error {
+	if c.Limit < 1 {
+		return fmt.Errorf("--limit is %d: use at least 1", c.Limit)
+	}
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	entries, err := inbox.List(ctx, conn, inbox.Filter{State: c.State, Source: c.Source, Limit: c.Limit})
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(out, entries)
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tSOURCE\tEVENT KEY\tTYPE\tRECEIVED\tORIGIN\tSTATE\tATTEMPTS\tLAST ERROR")
+	for _, e := range entries {
+		fmt.Fprintf(table, "%d\t%s\t%.60s\t%s\t%s\t%s\t%s\t%d\t%.80s\n", e.ID, e.Source, e.EventKey, or(e.EventType, "-"),
+			e.ReceivedAt.Format(time.DateTime), e.Origin, e.State, e.Attempts, or(e.LastError, "-"))
+	}
+	return table.Flush()
+}
+
+type inboxShowCommand struct {
+	ID   int64 `arg:"" help:"The row's id."`
+	Body bool  `help:"Write the body's raw bytes, and nothing else."`
+}
+
+func (c inboxShowCommand) Run(ctx context.Context, s *settings, out output) error {
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	if c.Body {
+		body, err := inbox.Body(ctx, conn, c.ID)
+		if err != nil {
+			return err
+		}
+		_, err = out.Write(body)
+		return err
+	}
+	entries, err := inbox.List(ctx, conn, inbox.Filter{IDs: []int64{c.ID}, Limit: 1})
+	if err != nil {
+		return err
+	}
+	if len(entries) == 0 {
+		return fmt.Errorf("there is no inbox row %d", c.ID)
+	}
+	return printJSON(out, entries)
+}
+
+type inboxRetryCommand struct {
+	IDs []int64 `arg:"" name:"id" help:"The rows' ids."`
+}
+
+func (c inboxRetryCommand) Run(ctx context.Context, s *settings, out output) error {
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	retried, err := inbox.Retry(ctx, conn, c.IDs)
+	if err != nil {
+		return err
+	}
+	for _, id := range c.IDs {
+		if slices.Contains(retried, id) {
+			fmt.Fprintf(out, "row %d will be processed again\n", id)
+		} else {
+			fmt.Fprintf(out, "row %d is not in quarantine; nothing was done\n", id)
+		}
+	}
+	return nil
+}

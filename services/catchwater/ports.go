@@ -1,0 +1,63 @@
+package catchwater
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/catchwater/catchwater/pkg/pgserver"
+)
+
+// choosePorts settles every port, and checks that nobody listens on those that
+// were asked for.
+func (c *upCommand) choosePorts() error {
+	var errs []error
+	for _, p := range []struct {
+		flag   string
+		port   *int
+		unused bool
+	}{
+		{"--ingress-port", &c.IngressPort, false},
+		{"--ingress-health-port", &c.IngressHealthPort, false},
+		{"--processor-health-port", &c.ProcessorHealthPort, false},
+		{"--reconciler-health-port", &c.ReconcilerHealthPort, false},
+		{"--simulator-port", &c.SimulatorPort, c.NoSimulator},
+		{"--simulator-health-port", &c.SimulatorHealthPort, c.NoSimulator},
+		{"--nats-port", &c.NATSPort, false},
+		{"--postgres-port", &c.PostgresPort, false},
+	} {
+		if p.unused {
+			continue
+		}
+		if c.Ports == "free" || *p.port == 0 {
+			free, err := pgserver.FreePort()
+			if err != nil {
+				return err
+			}
+			*p.port = free
+			continue
+		}
+		if *p.port < 1 || *p.port > 65535 {
+			errs = append(errs, fmt.Errorf("%s is %d: use 1 to 65535, or 0 for a free one", p.flag, *p.port))
+			continue
+		}
+		listener, err := net.Listen("tcp", local(*p.port))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("port %d is taken: give another with %s, or run with --ports=free", *p.port, p.flag))
+			continue
+		}
+		_ = listener.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// defaults returns a service's settings as they are when nothing is given.
+func defaults[C any]() C {
+	var cfg C
+	if err := kong.ApplyDefaults(&cfg); err != nil {
+		panic(fmt.Sprintf("catchwater: the defaults of %T are no settings: %v", cfg, err)) // a defect of ours
+	}
+	return cfg
+}

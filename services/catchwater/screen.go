@@ -1,0 +1,191 @@
+package catchwater
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+//go:embed summary.sql
+var summarySQL string
+
+//go:embed latest.sql
+var latestSQL string
+
+// screen shows what a system does: a summary that is redrawn on a terminal, and
+// a line now and then elsewhere.
+type screen struct {
+	out  io.Writer
+	live bool
+
+	mu    sync.Mutex
+	drawn int // lines of the summary that stand on the terminal
+}
+
+func newScreen(out io.Writer, live bool) *screen { return &screen{out: out, live: live} }
+
+// say prints a line.
+func (s *screen) say(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drawn = 0
+	fmt.Fprintln(s.out, "catchwater:", text)
+}
+
+const (
+	redraw   = 500 * time.Millisecond
+	lineTime = 5 * time.Second
+)
+
+// watch shows the system until ctx ends.
+func (s *screen) watch(ctx context.Context, u *setup) {
+	config, err := pgxpool.ParseConfig(u.database.url())
+	if err != nil {
+		s.say(err.Error())
+		return
+	}
+	config.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		s.say(err.Error())
+		return
+	}
+	defer pool.Close()
+	every := lineTime
+	if s.live {
+		every = redraw
+	} else {
+		s.say("running; " + u.where())
+	}
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for began := time.Now(); ; {
+		current, err := readSummary(ctx, pool)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case s.live:
+			s.draw(current.page(u, time.Since(began), err))
+		case err != nil:
+			s.say("the summary could not be read: " + err.Error())
+		default:
+			s.say(current.line())
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// draw puts lines in place of those drawn before.
+func (s *screen) draw(lines []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var b strings.Builder
+	if s.drawn > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA", s.drawn)
+	}
+	for _, line := range lines {
+		b.WriteString(line + "\x1b[K\n")
+	}
+	b.WriteString("\x1b[J")
+	s.drawn = len(lines)
+	_, _ = io.WriteString(s.out, b.String())
+}
+
+// where says how to reach the system.
+func (u *setup) where() string {
+	text := fmt.Sprintf("deliveries http://%s/hooks/%s", local(u.IngressPort), demoSource)
+	if u.Config != "" {
+		text = fmt.Sprintf("deliveries http://%s/hooks/{source}", local(u.IngressPort))
+	}
+	return text + ", settings for scripts in " + u.folder.path("env")
+}
+
+// summary is how a system stands.
+type summary struct {
+	processed, pending, waiting, quarantined int64
+	oldest                                   time.Duration
+	completed, failed, lastMinute            int64
+	byDelivery, byReconcile                  int64
+	open, overdue, investigate               int64
+	latest                                   []latestAnswer
+}
+
+type latestAnswer struct {
+	at             time.Time
+	taskID, jobKey string
+	status, origin string
+	took           time.Duration
+}
+
+func readSummary(ctx context.Context, pool *pgxpool.Pool) (summary, error) {
+	ctx, cancel := context.WithTimeout(ctx, lineTime)
+	defer cancel()
+	var s summary
+	err := pool.QueryRow(ctx, summarySQL).Scan(&s.processed, &s.pending, &s.waiting, &s.quarantined, &s.oldest, &s.completed,
+		&s.failed, &s.lastMinute, &s.byDelivery, &s.byReconcile, &s.open, &s.overdue, &s.investigate)
+	if err != nil {
+		return s, err
+	}
+	rows, err := pool.Query(ctx, latestSQL)
+	if err != nil {
+		return s, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var a latestAnswer
+		if err := rows.Scan(&a.at, &a.taskID, &a.jobKey, &a.status, &a.origin, &a.took); err != nil {
+			return s, err
+		}
+		s.latest = append(s.latest, a)
+	}
+	return s, rows.Err()
+}
+
+// line is the summary in one line.
+func (s summary) line() string {
+	return fmt.Sprintf("answers %d (%d in the last minute), inbox processed %d pending %d quarantined %d, submitted and open %d, overdue %d, by reconciling %d",
+		s.completed+s.failed, s.lastMinute, s.processed, s.pending, s.quarantined, s.open, s.overdue, s.byReconcile)
+}
+
+// page is the summary as a screen.
+func (s summary) page(u *setup, up time.Duration, err error) []string {
+	lines := []string{
+		"",
+		fmt.Sprintf("  Catchwater has been running for %s", up.Round(time.Second)),
+		"",
+		fmt.Sprintf("  deliveries   http://%s/hooks/{source}", local(u.IngressPort)),
+	}
+	if !u.NoSimulator {
+		lines = append(lines, fmt.Sprintf("  simulator    http://%s   (docs/simulator.md)", local(u.SimulatorPort)))
+	}
+	lines = append(lines,
+		fmt.Sprintf(`  database     . %s && psql "$DATABASE_URL"`, u.folder.path("env")),
+		fmt.Sprintf("  logs         %s", u.folder.path("logs")),
+		"",
+	)
+	if err != nil {
+		return append(lines, "  the database does not answer: "+err.Error(), "", "  Ctrl-C stops everything.")
+	}
+	lines = append(lines,
+		fmt.Sprintf("  inbox        processed %-8d pending %-6d waiting %-6d quarantined %-6d oldest pending %s", s.processed, s.pending, s.waiting, s.quarantined, s.oldest.Round(100*time.Millisecond)),
+		fmt.Sprintf("  answers      completed %-8d failed %-7d in the last minute %d", s.completed, s.failed, s.lastMinute),
+		fmt.Sprintf("  came by      delivery %-9d reconcile %d", s.byDelivery, s.byReconcile),
+		fmt.Sprintf("  submitted    open %-13d overdue %-6d needs investigation %d", s.open, s.overdue, s.investigate),
+		"",
+		"  latest answers",
+	)
+	for _, a := range s.latest {
+		lines = append(lines, fmt.Sprintf("    %s  %-31s  %-10s  %-10s after %s", a.at.Local().Format(time.TimeOnly), a.taskID, a.status, a.origin, a.took.Round(time.Millisecond)))
+	}
+	return append(lines, "", "  Ctrl-C stops everything.")
+}

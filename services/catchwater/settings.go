@@ -1,0 +1,77 @@
+package catchwater
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/catchwater/catchwater/pkg/answerline"
+	"github.com/catchwater/catchwater/pkg/source"
+)
+
+// settings finds what an operator's command needs: in the environment, or else
+// in the env file of a system that up runs.
+type settings struct {
+	dataDir string
+	getenv  func(string) string
+}
+
+// get returns a setting and an error that says how to give it.
+func (s *settings) get(name string) (string, error) {
+	if value := s.getenv(name); value != "" {
+		return value, nil
+	}
+	path := filepath.Join(s.dataDir, "env")
+	file, err := os.Open(path)
+	if err == nil {
+		defer file.Close()
+		for lines := bufio.NewScanner(file); lines.Scan(); {
+			if key, value, ok := strings.Cut(lines.Text(), "="); ok && key == name {
+				return strings.Trim(value, "'"), nil
+			}
+		}
+	}
+	return "", fmt.Errorf("%s is not set, and %s does not say it: set it, or name the folder of a running system with --data-dir", name, path)
+}
+
+// connect returns a connection to the system's database.
+func (s *settings) connect(ctx context.Context) (*pgx.Conn, error) {
+	url, err := s.get("DATABASE_URL")
+	if err != nil {
+		return nil, err
+	}
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	return conn, nil
+}
+
+// provider returns a client for the API of a source's provider.
+func (s *settings) provider(name string) (*answerline.Client, error) {
+	path, err := s.get("CATCHWATER_CONFIG")
+	if err != nil {
+		return nil, err
+	}
+	sources, err := source.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	found := sources.Lookup(name)
+	if found == nil {
+		return nil, fmt.Errorf("there is no source %q in %s", name, path)
+	}
+	if found.Reconcile == nil {
+		return nil, fmt.Errorf("source %q has no reconcile section in %s, which says where its provider's API is", name, path)
+	}
+	key, err := source.ReadSecret(found.Reconcile.Token, s.getenv)
+	if err != nil {
+		return nil, fmt.Errorf("source %q: reconcile.token: %w", name, err)
+	}
+	return &answerline.Client{BaseURL: found.Reconcile.BaseURL, Key: key, Timeout: found.Reconcile.Timeout}, nil
+}

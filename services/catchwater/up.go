@@ -1,0 +1,203 @@
+package catchwater
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/catchwater/catchwater/pkg/service"
+	"github.com/catchwater/catchwater/services/ingress"
+	"github.com/catchwater/catchwater/services/processor"
+	"github.com/catchwater/catchwater/services/reconciler"
+	"github.com/catchwater/catchwater/services/simulator"
+)
+
+type upCommand struct {
+	Config      string  `type:"existingfile" help:"Sources file; without one, a demonstration source whose provider is the simulator."`
+	NoSimulator bool    `help:"Run no simulator."`
+	Rate        float64 `default:"2" help:"Tasks a second that are submitted to the simulator (0 to 1000)."`
+	Ports       string  `enum:"fixed,free" default:"fixed" help:"fixed uses the ports below; free takes any that are free, to run beside another system."`
+
+	IngressPort          int `default:"8080" help:"Port for deliveries."`
+	SimulatorPort        int `default:"8090" help:"Port of the simulator."`
+	IngressHealthPort    int `default:"8180" help:"Port of the ingress's health and metrics."`
+	ProcessorHealthPort  int `default:"8182" help:"Port of the processor's health and metrics."`
+	ReconcilerHealthPort int `default:"8183" help:"Port of the reconciler's health and metrics."`
+	SimulatorHealthPort  int `default:"8190" help:"Port of the simulator's health and metrics."`
+	NATSPort             int `name:"nats-port" default:"0" help:"Port of the broker; 0 takes a free one."`
+	PostgresPort         int `default:"0" help:"Port of the database; 0 takes a free one."`
+}
+
+// Run starts everything and stops it, in order, when ctx ends or a part fails.
+func (c *upCommand) Run(ctx context.Context, s *settings, out output) error {
+	if c.Rate < 0 || c.Rate > 1000 {
+		return fmt.Errorf("--rate is %v: use 0 to 1000", c.Rate)
+	}
+	folder, err := openFolder(s.dataDir)
+	if err != nil {
+		return err
+	}
+	defer folder.close()
+	if err := c.choosePorts(); err != nil {
+		return err
+	}
+	screen := newScreen(out.Writer, isTerminal(out.Writer))
+	log, err := folder.logger(screen, "up")
+	if err != nil {
+		return err
+	}
+
+	screen.say("starting the database …")
+	database, err := startDatabase(ctx, folder, c.PostgresPort)
+	if err != nil {
+		return err
+	}
+	defer database.stop(log)
+	screen.say("starting the broker …")
+	broker, err := startBroker(folder.path("nats"), c.NATSPort)
+	if err != nil {
+		return err
+	}
+	defer broker.stop()
+	setup := &setup{upCommand: c, folder: folder, database: database, broker: broker}
+	if err := setup.configure(); err != nil {
+		return err
+	}
+	if err := setup.writeEnv(); err != nil {
+		return err
+	}
+	return setup.runServices(ctx, screen, log)
+}
+
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// setup is a system with its settings worked out.
+type setup struct {
+	*upCommand
+	folder   *folder
+	database *database
+	broker   *broker
+
+	configPath     string // of the sources file
+	secret, apiKey string // the demonstration source's
+}
+
+// part is a service that runs inside this process.
+type part struct {
+	name string
+	run  func(ctx context.Context, log *slog.Logger) error
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// runServices runs the services until ctx ends or one fails, and stops them in
+// the order in which a delivery meets them: so that each finds those behind it.
+func (u *setup) runServices(ctx context.Context, screen *screen, log *slog.Logger) error {
+	parts := u.parts()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	for _, p := range parts {
+		partLog, err := u.folder.logger(screen, p.name)
+		if err != nil {
+			return err
+		}
+		partCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+		p.stop, p.done = stop, make(chan struct{})
+		go func() {
+			defer close(p.done)
+			if err := p.run(partCtx, partLog); err != nil {
+				cancel(fmt.Errorf("%s: %w", p.name, err))
+			} else if partCtx.Err() == nil {
+				cancel(fmt.Errorf("%s ended by itself", p.name))
+			}
+		}()
+	}
+	var watchers sync.WaitGroup
+	watchers.Go(func() {
+		select {
+		case <-u.database.server.Done():
+			cancel(errors.New("the database ended; " + u.folder.path("logs", "postgres.log") + " says why"))
+		case <-ctx.Done():
+		}
+	})
+	watchers.Go(func() { screen.watch(ctx, u) })
+	if !u.NoSimulator {
+		watchers.Go(func() { u.demonstrate(ctx, log) })
+	}
+	<-ctx.Done()
+	watchers.Wait()
+	screen.say("stopping …")
+	for _, p := range parts {
+		p.stop()
+		<-p.done
+	}
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	screen.say("stopped; everything is kept in " + u.folder.root)
+	return nil
+}
+
+func local(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
+
+// parts are the services in the order in which they are stopped.
+func (u *setup) parts() []*part {
+	db := func(role string) service.Database {
+		return service.Database{URL: u.database.roleURL(role), MaxConns: 8, ConnectTimeout: 2 * time.Second}
+	}
+	broker, sources := service.Broker{URL: u.broker.url()}, service.Sources{Path: u.configPath}
+	parts := []*part{
+		{name: "ingress", run: func(ctx context.Context, log *slog.Logger) error {
+			cfg := defaults[ingress.Config]()
+			cfg.Database, cfg.Broker, cfg.Sources, cfg.Logger = db("catchwater_ingress"), broker, sources, log
+			cfg.Listen, cfg.HealthListen = local(u.IngressPort), local(u.IngressHealthPort)
+			return ingress.Run(ctx, cfg)
+		}},
+		{name: "processor", run: func(ctx context.Context, log *slog.Logger) error {
+			cfg := defaults[processor.Config]()
+			cfg.Database, cfg.Broker, cfg.Sources, cfg.Logger = db("catchwater_processor"), broker, sources, log
+			cfg.HealthListen = local(u.ProcessorHealthPort)
+			return processor.Run(ctx, cfg)
+		}},
+		{name: "reconciler", run: func(ctx context.Context, log *slog.Logger) error {
+			cfg := defaults[reconciler.Config]()
+			cfg.Database, cfg.Broker, cfg.Sources, cfg.Logger = db("catchwater_reconciler"), broker, sources, log
+			cfg.HealthListen, cfg.ScanInterval = local(u.ReconcilerHealthPort), demoScanInterval
+			return reconciler.Run(ctx, cfg)
+		}},
+	}
+	if u.NoSimulator {
+		return parts
+	}
+	return append([]*part{{name: "simulator", run: func(ctx context.Context, log *slog.Logger) error {
+		cfg := defaults[simulator.Config]()
+		cfg.Logger, cfg.Listen, cfg.HealthListen = log, local(u.SimulatorPort), local(u.SimulatorHealthPort)
+		cfg.WebhookURL = "http://" + local(u.IngressPort) + "/hooks/" + demoSource
+		cfg.Secrets, cfg.APIKey = []string{u.secret}, u.apiKey
+		return simulator.Run(ctx, cfg)
+	}}}, parts...)
+}
+
+// mode of files with secrets in them.
+const private = 0o600
+
+// folder is the data folder of a system.
+type folder struct {
+	root string
+	lock *os.File
+}
+
+func (f *folder) path(parts ...string) string {
+	return filepath.Join(append([]string{f.root}, parts...)...)
+}
