@@ -22,6 +22,8 @@ var programs = []string{
 	"github.com/catchwater/catchwater/services/ingress/cmd/ingress",
 	"github.com/catchwater/catchwater/services/processor/cmd/processor",
 	"github.com/catchwater/catchwater/services/simulator/cmd/simulator",
+	"github.com/catchwater/catchwater/services/reconciler/cmd/reconciler",
+	"github.com/catchwater/catchwater/services/catchwater/cmd/catchwater",
 	"github.com/nats-io/nats-server/v2",
 }
 
