@@ -6,6 +6,7 @@ require (
 	github.com/catchwater/catchwater/pkg v0.0.0
 	github.com/catchwater/catchwater/services/simulator v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0
+	github.com/nats-io/nats.go v1.55.0
 )
 
 require (
