@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	mathrand "math/rand/v2"
 	"net"
 	"net/url"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -208,12 +210,23 @@ func initialise(ctx context.Context, binaries, dir string, account account) (str
 	return password, nil
 }
 
-// FreePort returns a port on 127.0.0.1 that nobody listens on.
+// given are the ports that FreePort has handed out, which their askers may not
+// listen on yet.
+var given sync.Map
+
+// FreePort returns a port on 127.0.0.1 that nobody listens on. It lies below
+// those that systems give to outgoing connections, or one of these could take
+// it before the asker does.
 func FreePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
+	const first, last, tries = 10_240, 32_767, 200
+	for range tries {
+		port := first + mathrand.IntN(last-first+1)
+		if _, taken := given.LoadOrStore(port, true); taken {
+			continue
+		}
+		if listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, listener.Close()
+		}
 	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port, nil
+	return 0, fmt.Errorf("find a free port: %d tries between %d and %d all failed", tries, first, last)
 }

@@ -219,3 +219,6 @@ func (s *System) AwaitInt(within time.Duration, want int, sql string, args ...an
 		return nil
 	})
 }
+
+// ConfigPath is the sources file that services started from now on read.
+func (s *System) ConfigPath() string { return s.configPath }
