@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -204,5 +203,5 @@ func (c *Consumer) check(ctx context.Context, consumer jetstream.Consumer) error
 
 // Traceparent returns the trace context that came with a message, or "".
 func Traceparent(msg jetstream.Msg) string {
-	return nats.Header(msg.Headers()).Get(traceparentHeader)
+	return msg.Headers().Get(traceparentHeader)
 }

@@ -3,6 +3,7 @@ package jsonscan
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 )
@@ -63,8 +64,8 @@ func TestScanRefuses(t *testing.T) {
 		`"a`: 2, "\"a\nb\"": 2, `"\x"`: 2, `"\u12g4"`: 5, "nul": 0, "{} {}": 3, `{a:1}`: 1, "\xef\xbb\xbf{}": 0,
 	} {
 		_, err := Scan([]byte(doc))
-		syntax, ok := err.(*SyntaxError)
-		if !ok || syntax.Offset != offset {
+		var syntax *SyntaxError
+		if !errors.As(err, &syntax) || syntax.Offset != offset {
 			t.Errorf("%q: got %v, want a syntax error at byte %d", doc, err, offset)
 		}
 	}

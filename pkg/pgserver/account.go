@@ -171,12 +171,10 @@ func (a account) start(cmd *exec.Cmd, dir string, log io.Writer) (*process, erro
 // stopLeftover ends a server that still runs on a data folder whose parent was
 // killed where the system does not tell children.
 func stopLeftover(ctx context.Context, dir string) error {
-	data, err := os.ReadFile(filepath.Join(dir, "postmaster.pid"))
-	if err != nil {
-		return nil // none runs
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(strings.SplitN(string(data), "\n", 2)[0]))
-	if err != nil || pid <= 1 || !isPostgres(pid) {
+	data, _ := os.ReadFile(filepath.Join(dir, "postmaster.pid")) // without one, none runs
+	line, _, _ := strings.Cut(string(data), "\n")
+	pid, _ := strconv.Atoi(strings.TrimSpace(line))
+	if pid <= 1 || !isPostgres(pid) {
 		return nil // the server sees for itself that the file is stale
 	}
 	_ = syscall.Kill(pid, fastStop)

@@ -51,16 +51,16 @@ const (
 	schemaTimeout = 5 * time.Second
 )
 
-// AwaitSchema returns nil once the database has the schema that this build
-// needs, and ctx's error when that ends first. Until then the service is held
+// AwaitSchema returns true once the database has the schema that this build
+// needs, and false when ctx ends first. Until then the service is held
 // unready, and the reason is logged whenever it changes.
-func AwaitSchema(ctx context.Context, pool *pgxpool.Pool, health *service.Health, log *slog.Logger) error {
+func AwaitSchema(ctx context.Context, pool *pgxpool.Pool, health *service.Health, log *slog.Logger) bool {
 	const hold = "database"
 	for said := ""; ; {
 		err := checkSchema(ctx, pool)
 		if err == nil {
 			health.Release(hold)
-			return nil
+			return true
 		}
 		health.Hold(hold, err.Error())
 		var outdated *schema.OutdatedError
@@ -74,7 +74,7 @@ func AwaitSchema(ctx context.Context, pool *pgxpool.Pool, health *service.Health
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return false
 		case <-time.After(schemaRetry):
 		}
 	}

@@ -73,8 +73,8 @@ type Reconcile struct {
 	// Interval is how long after an answer that is not final a task is asked for
 	// again, while it is within the horizon.
 	Interval time.Duration
-	Rate    float64       // polls a second, over all reconcilers
-	Timeout time.Duration // of one poll
+	Rate     float64       // polls a second, over all reconcilers
+	Timeout  time.Duration // of one poll
 }
 
 // SecretRef is the place where a secret stands: one of the two is set.

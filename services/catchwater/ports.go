@@ -1,6 +1,7 @@
 package catchwater
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -12,7 +13,7 @@ import (
 
 // choosePorts settles every port, and checks that nobody listens on those that
 // were asked for.
-func (c *upCommand) choosePorts() error {
+func (c *upCommand) choosePorts(ctx context.Context) error {
 	var errs []error
 	for _, p := range []struct {
 		flag   string
@@ -43,7 +44,7 @@ func (c *upCommand) choosePorts() error {
 			errs = append(errs, fmt.Errorf("%s is %d: use 1 to 65535, or 0 for a free one", p.flag, *p.port))
 			continue
 		}
-		listener, err := net.Listen("tcp", local(*p.port))
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", local(*p.port))
 		if err != nil {
 			errs = append(errs, fmt.Errorf("port %d is taken: give another with %s, or run with --ports=free", *p.port, p.flag))
 			continue

@@ -46,7 +46,7 @@ func (c *upCommand) Run(ctx context.Context, s *settings, out output) error {
 		return err
 	}
 	defer folder.close()
-	if err := c.choosePorts(); err != nil {
+	if err := c.choosePorts(ctx); err != nil {
 		return err
 	}
 	screen := newScreen(out.Writer, isTerminal(out.Writer))

@@ -89,8 +89,8 @@ func Run(ctx context.Context, cfg Config) error {
 	group, failed := errgroup.WithContext(ctx)
 	group.Go(func() error { return service.ServeHealth(around, cfg.HealthListen, health, registry, log) })
 	group.Go(func() error {
-		if err := postgres.AwaitSchema(ctx, pool, health, log); err != nil {
-			return nil // ctx has ended
+		if !postgres.AwaitSchema(ctx, pool, health, log) {
+			return nil
 		}
 		close(schemaReady)
 		log.Info("ready", slog.String("listen", listener.Addr().String()), slog.Int("sources", len(endpoints)))

@@ -78,8 +78,8 @@ func Run(ctx context.Context, cfg Config) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return service.ServeHealth(ctx, cfg.HealthListen, health, registry, log) })
 	group.Go(func() error {
-		if err := postgres.AwaitSchema(ctx, pool, health, log); err != nil {
-			return nil // ctx has ended
+		if !postgres.AwaitSchema(ctx, pool, health, log) {
+			return nil
 		}
 		health.Release("start")
 		log.Info("ready", slog.Int("sources", len(sources.Sources)), slog.Int("workers", cfg.Workers))

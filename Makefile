@@ -1,0 +1,61 @@
+# Every target works on a fresh machine with Go, make, and Postgres binaries (or
+# a network to get them from). `make` alone lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+MODULES := pkg proto services/ingress services/processor services/reconciler services/simulator services/catchwater test
+SERVICES := ingress processor reconciler simulator catchwater
+export CGO_ENABLED ?= 0
+
+.PHONY: help build up test test-unit test-system lint bench generate tidy clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+build: ## build every program into bin/
+	@mkdir -p bin
+	go build -trimpath -o bin/ $(foreach s,$(SERVICES),./services/$(s)/cmd/$(s))
+
+up: ## build and run everything on this machine; Ctrl-C stops it
+	@mkdir -p bin
+	go build -trimpath -o bin/ ./services/catchwater/cmd/catchwater
+	@exec bin/catchwater up $(ARGS)
+
+test: test-unit test-system ## run all tests
+
+# Packages are tested with the race detector, which needs cgo and a C compiler;
+# the whole-system tests run the programs as they are shipped.
+test-unit:
+	CGO_ENABLED=1 go test -race -timeout 10m ./pkg/... ./services/...
+
+test-system:
+	go test -timeout 15m -parallel 4 ./test/...
+
+lint: bin/golangci-lint bin/buf bin/protoc-gen-go build ## check style, layers, generated code, and what the ingress links
+	@for m in $(MODULES); do (cd $$m && echo "lint $$m" && $(CURDIR)/bin/golangci-lint run -c $(CURDIR)/.golangci.yml ./...); done
+	@for m in $(MODULES); do (cd $$m && echo "tidy $$m" && GOWORK=off go mod tidy -diff && GOWORK=off go build ./...); done
+	.ci/generated
+	.ci/ingress-links bin/ingress
+
+bench: ## measure: accepted deliveries, processor rows, time to an answer (minutes)
+	go run ./test/bench
+
+generate: bin/buf bin/protoc-gen-go ## generate the broker's messages from proto/
+	cd proto && PATH=$(CURDIR)/bin:$$PATH buf lint && PATH=$(CURDIR)/bin:$$PATH buf generate
+
+bin/golangci-lint: tools/golangci/go.mod
+	cd tools/golangci && GOWORK=off go build -o $(CURDIR)/bin/ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+bin/buf: tools/buf/go.mod
+	cd tools/buf && GOWORK=off go build -o $(CURDIR)/bin/ github.com/bufbuild/buf/cmd/buf
+
+bin/protoc-gen-go: proto/go.mod
+	cd proto && GOWORK=off go build -o $(CURDIR)/bin/ google.golang.org/protobuf/cmd/protoc-gen-go
+
+tidy: ## tidy every module
+	@for m in $(MODULES) tools/golangci tools/buf; do (cd $$m && GOWORK=off go mod tidy); done
+
+clean: ## remove what was built; data/ stays
+	rm -rf bin

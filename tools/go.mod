@@ -1,3 +1,0 @@
-module github.com/catchwater/catchwater/tools
-
-go 1.26.0
