@@ -162,6 +162,7 @@ func (u *setup) parts() []*part {
 			cfg := defaults[ingress.Config]()
 			cfg.Database, cfg.Broker, cfg.Sources, cfg.Logger = db("catchwater_ingress"), broker, sources, log
 			cfg.Listen, cfg.HealthListen = local(u.IngressPort), local(u.IngressHealthPort)
+			cfg.DrainDelay = 0 // there is no load balancer, and somebody waits at the terminal
 			return ingress.Run(ctx, cfg)
 		}},
 		{name: "processor", run: func(ctx context.Context, log *slog.Logger) error {

@@ -37,7 +37,7 @@ type Config struct {
 	Grace      time.Duration `name:"grace" env:"CATCHWATER_GRACE" default:"5s" help:"How long a new row is left to the doorbell before processors that scan for due rows take it up."`
 
 	SecretInterval time.Duration `name:"secret-interval" env:"CATCHWATER_SECRET_INTERVAL" default:"1s" help:"How often secret files are looked at for changes."`
-	DrainDelay     time.Duration `name:"drain-delay" env:"CATCHWATER_DRAIN_DELAY" default:"0s" help:"On SIGTERM, how long to go on serving while unready, so that load balancers notice first."`
+	DrainDelay     time.Duration `name:"drain-delay" env:"CATCHWATER_DRAIN_DELAY" default:"1s" help:"On SIGTERM, how long to go on serving while unready, so that load balancers notice first and senders let go of kept connections."`
 	DrainTimeout   time.Duration `name:"drain-timeout" env:"CATCHWATER_DRAIN_TIMEOUT" default:"20s" help:"On SIGTERM, longest wait for requests under way."`
 
 	// Logger is used instead of one made from the log settings.

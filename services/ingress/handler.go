@@ -31,6 +31,7 @@ type handler struct {
 	readTimeout   time.Duration
 	retryAfter    string
 	ready         func() bool
+	draining      func() bool
 	metrics       *metrics
 	log           *slog.Logger
 	now           func() time.Time
@@ -59,6 +60,9 @@ type answer struct {
 func (h *handler) serve(c echo.Context) error {
 	began := h.now()
 	r := c.Request()
+	if h.draining() {
+		c.Response().Header().Set("Connection", "close") // so that no request meets a connection being closed
+	}
 	target, known := h.endpoints[c.Param("source")]
 	if !known {
 		h.metrics.unknown.Inc()

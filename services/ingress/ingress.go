@@ -75,7 +75,7 @@ func Run(ctx context.Context, cfg Config) error {
 	h := &handler{
 		endpoints: endpoints, batcher: batcher, announce: broker.Announce, memory: memory,
 		answerTimeout: cfg.AnswerTimeout, readTimeout: cfg.ReadTimeout, retryAfter: retryAfterHeader(cfg.RetryAfter),
-		ready: func() bool { return isClosed(schemaReady) }, metrics: metrics, log: log, now: time.Now,
+		ready: func() bool { return isClosed(schemaReady) }, draining: func() bool { return ctx.Err() != nil }, metrics: metrics, log: log, now: time.Now,
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
 	if err != nil {
