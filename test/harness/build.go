@@ -49,8 +49,5 @@ func build() (string, error) {
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the programs under test: %w\n%s", err, output)
 	}
-	if err := os.Rename(filepath.Join(dir, "v2"), filepath.Join(dir, "nats-server")); err != nil && !os.IsNotExist(err) {
-		return "", err
-	}
 	return dir, nil
 }
