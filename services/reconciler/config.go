@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/catchwater/catchwater/pkg/partitions"
 	"github.com/catchwater/catchwater/pkg/service"
 )
 
@@ -28,7 +29,7 @@ type Config struct {
 	ScanInterval     time.Duration `name:"scan-interval" env:"CATCHWATER_SCAN_INTERVAL" default:"30s" help:"How often the leader looks for overdue tasks."`
 	Workers          int           `name:"workers" env:"CATCHWATER_WORKERS" default:"4" help:"Polls under way at a time (1 to 64)."`
 	Lease            time.Duration `name:"lease" env:"CATCHWATER_LEASE" default:"15s" help:"How long after a leader's death another takes over (at least 1s)."`
-	PayloadRetention time.Duration `name:"payload-retention" env:"CATCHWATER_PAYLOAD_RETENTION" default:"720h" help:"How long bodies are kept, in whole days by UTC; 0 keeps them for ever. Keys stay, and so do bodies that are not processed."`
+	PayloadRetention time.Duration `name:"payload-retention" env:"CATCHWATER_PAYLOAD_RETENTION" default:"720h" help:"How long bodies are kept, by whole days of UTC (at least 24h); 0 keeps them for ever. Keys stay, and so do bodies whose rows are not processed."`
 	PartitionsEvery  time.Duration `name:"partitions-interval" env:"CATCHWATER_PARTITIONS_INTERVAL" default:"1h" help:"How often payload partitions are made ahead and expired ones dropped."`
 	Grace            time.Duration `name:"grace" env:"CATCHWATER_GRACE" default:"5s" help:"How long a new row is left to the doorbell before processors that scan for due rows take it up."`
 
@@ -48,8 +49,11 @@ func (c Config) Validate() error {
 	if c.Lease < time.Second {
 		errs = append(errs, fmt.Errorf("--lease is %s: use at least 1s", c.Lease))
 	}
-	if c.PayloadRetention < 0 || c.Grace < 0 {
-		errs = append(errs, errors.New("--payload-retention and --grace: use 0 or more"))
+	if c.PayloadRetention != 0 && c.PayloadRetention < partitions.MinRetention {
+		errs = append(errs, fmt.Errorf("--payload-retention is %s: use at least %s, or 0 to keep bodies for ever", c.PayloadRetention, partitions.MinRetention))
+	}
+	if c.Grace < 0 {
+		errs = append(errs, fmt.Errorf("--grace is %s: use 0 or more", c.Grace))
 	}
 	return errors.Join(errs...)
 }

@@ -28,7 +28,7 @@ func (r *reconciler) lead(ctx context.Context) {
 	for _, asked := range r.asked {
 		loops.Go(func() { r.every(ctx, r.cfg.ScanInterval, func() { r.scan(ctx, asked) }) })
 	}
-	loops.Go(func() { r.every(ctx, r.cfg.PartitionsEvery, func() { r.keepPartitions(ctx) }) })
+	loops.Go(func() { r.keepPartitions(ctx) })
 }
 
 // every calls work now and at each interval until ctx ends.
@@ -87,28 +87,6 @@ func (r *reconciler) scan(ctx context.Context, asked *asked) {
 		if ctx.Err() != nil {
 			return
 		}
-	}
-}
-
-// keepPartitions makes payload partitions ahead and drops the expired ones.
-func (r *reconciler) keepPartitions(ctx context.Context) {
-	const daysAhead = 7
-	var made int
-	if err := r.db.QueryRow(ctx, "select make_payload_partitions($1)", daysAhead).Scan(&made); err != nil {
-		r.log.Warn("payload partitions could not be made ahead; bodies go to the default partition meanwhile", slog.Any("error", err))
-	} else if made > 0 {
-		r.log.Info("made payload partitions ahead", slog.Int("partitions", made))
-	}
-	for r.cfg.PayloadRetention > 0 && ctx.Err() == nil {
-		var dropped *string
-		if err := r.db.QueryRow(ctx, "select drop_payload_partition($1)", r.cfg.PayloadRetention).Scan(&dropped); err != nil {
-			r.log.Warn("an expired payload partition could not be dropped; it is tried again", slog.Any("error", err))
-			return
-		}
-		if dropped == nil {
-			return
-		}
-		r.log.Info("dropped an expired payload partition", slog.String("partition", *dropped))
 	}
 }
 

@@ -1,0 +1,1 @@
+select partition, kept, dropped from drop_payload_partition($1, $2)

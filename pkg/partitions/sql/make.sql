@@ -1,0 +1,1 @@
+select partition, made from make_payload_partitions($1)

@@ -1,0 +1,1 @@
+select trim_default_payloads($1, $2)
