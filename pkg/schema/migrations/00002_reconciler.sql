@@ -76,15 +76,12 @@ begin
   if not found then
     return;
   end if;
-  -- From the partial indexes of inbox, which hold the unprocessed rows only.
+  -- From the partial index of inbox, which holds the unprocessed rows only.
   execute format('
     select array_agg(p.inbox_id), sum(octet_length(p.body))
     from (
       select id, received_at from inbox
-      where state in (''pending'', ''waiting'') and received_at >= $1 and received_at < $2
-      union all
-      select id, received_at from inbox
-      where state = ''quarantined'' and received_at >= $1 and received_at < $2
+      where state <> ''processed'' and received_at >= $1 and received_at < $2
       limit $3 + 1
     ) i
     join %I p on p.inbox_id = i.id and p.received_at = i.received_at', partition)
