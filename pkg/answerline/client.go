@@ -1,6 +1,7 @@
 // Package answerline is a client for the Answerline provider's task API: what
 // is needed to submit tasks, to ask for results, and to stop what has not
 // started. It retries nothing by itself; its errors say what a retry could do.
+// Package submit builds on it to create tasks that are never lost track of.
 package answerline
 
 import (
@@ -12,30 +13,22 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
-	"strings"
 	"time"
 )
 
-// The statuses of a task. Completed and Failed are final, nothing else is: a
-// task in Processing may go back to Queued.
-const (
-	Queued     = "QUEUED"
-	Processing = "PROCESSING"
-	Completed  = "COMPLETED"
-	Failed     = "FAILED"
-)
-
-// Client calls the API. Its fields are set before its first use.
+// Client calls the API. Its fields are set before its first use; then it is
+// safe for concurrent use.
 type Client struct {
 	BaseURL string // such as https://api.answerline.dev, without a trailing slash
 	Key     string // the bearer key
-	// Timeout bounds each call; 30 s when zero.
+	// Timeout bounds each call from connecting to the last byte of the answer;
+	// 30 s when zero.
 	Timeout time.Duration
-	// MaxBody bounds what is read of an answer, in bytes; 32 MiB when zero.
+	// MaxBody bounds an answer, in bytes; 32 MiB when zero. A longer one is a
+	// TooLargeError.
 	MaxBody int64
-	// HTTP is used for calls; http.DefaultClient when nil.
-	HTTP *http.Client
+	// Transport is used for calls; http.DefaultTransport when nil.
+	Transport http.RoundTripper
 }
 
 const (
@@ -43,75 +36,15 @@ const (
 	defaultMaxBody = 32 << 20
 )
 
-// Error is an answer other than 2xx.
-type Error struct {
-	Status     int
-	Code       string        // the API's own, such as RESOURCE_CONFLICT; may be empty
-	Message    string        // the API's own; may be empty
-	RetryAfter time.Duration // what the answer asks for; 0 when it does not
-}
-
-func (e *Error) Error() string {
-	text := fmt.Sprintf("the API answers %d", e.Status)
-	if e.Code != "" {
-		text += " " + e.Code
-	}
-	if e.Message != "" {
-		text += ": " + e.Message
-	}
-	return text
-}
-
-// IsConflict reports whether err says that a task with the idempotency key
-// exists: an earlier create succeeded, answered or not.
-func IsConflict(err error) bool {
-	var e *Error
-	return errors.As(err, &e) && e.Status == http.StatusConflict
-}
-
-// IsTemporary reports whether the same call may succeed later: no answer in
-// time, 429, or 5xx.
-func IsTemporary(err error) bool {
-	var e *Error
-	if errors.As(err, &e) {
-		return e.Status == http.StatusTooManyRequests || e.Status >= 500
-	}
-	var urlError *url.Error
-	return errors.As(err, &urlError) || errors.Is(err, context.DeadlineExceeded)
-}
-
-// Create is what a task is created with.
-type Create struct {
-	TaskType string `json:"taskType"`
-	Priority int    `json:"priority,omitempty"`
-	// IdempotencyKey makes creating safe to repeat; its meaning is the job's
-	// (prompt, market, day), so that a delivery says which job it answers.
-	IdempotencyKey string          `json:"idempotencyKey,omitempty"`
-	Payload        json.RawMessage `json:"payload,omitempty"`
-}
-
-// Task is a task as the API describes it.
-type Task struct {
-	ID             string `json:"id"`
-	TaskType       string `json:"taskType"`
-	Status         string `json:"status"`
-	CreatedAt      string `json:"createdAt"`
-	IdempotencyKey string `json:"idempotencyKey"`
-}
-
-// Final reports whether the task's status will not change any more.
-func (t Task) Final() bool { return t.Status == Completed || t.Status == Failed }
-
-// CreateTask creates a task. An Error for which IsConflict holds says that a
-// task with this key exists, whose id the API does not tell.
+// CreateTask creates a task. An error for which IsConflict holds says that a
+// task with this idempotency key exists, whose id the API does not tell. Any
+// other error for which IsTemporary holds may have created the task as well.
 func (c *Client) CreateTask(ctx context.Context, create Create) (Task, error) {
 	body, err := json.Marshal(create)
 	if err != nil {
 		return Task{}, fmt.Errorf("create a task: encode it: %w", err)
 	}
-	var answer struct {
-		Task Task `json:"task"`
-	}
+	var answer envelope
 	if err := c.call(ctx, http.MethodPost, "/v1/async/task", body, &answer); err != nil {
 		return Task{}, fmt.Errorf("create a task: %w", err)
 	}
@@ -122,25 +55,18 @@ func (c *Client) CreateTask(ctx context.Context, create Create) (Task, error) {
 }
 
 // GetTask asks for a task. It returns what the API says of it, and the answer's
-// exact bytes: once the task is final, those that a delivery carries.
+// exact bytes: once the task is final, those that a delivery carries. A task
+// that is unknown, or no longer kept, is an error for which IsNotFound holds.
 func (c *Client) GetTask(ctx context.Context, id string) (Task, []byte, error) {
-	var raw json.RawMessage
-	if err := c.call(ctx, http.MethodGet, "/v1/async/task/"+url.PathEscape(id), nil, &raw); err != nil {
+	raw, err := c.send(ctx, http.MethodGet, "/v1/async/task/"+url.PathEscape(id), nil)
+	if err != nil {
 		return Task{}, nil, fmt.Errorf("ask for task %q: %w", id, err)
 	}
-	var answer struct {
-		Task Task `json:"task"`
-	}
+	var answer envelope
 	if err := json.Unmarshal(raw, &answer); err != nil {
 		return Task{}, nil, fmt.Errorf("ask for task %q: read the answer: %w", id, err)
 	}
 	return answer.Task, raw, nil
-}
-
-// Status is how many tasks have not ended.
-type Status struct {
-	QueuedTasks     int `json:"queuedTasks"`
-	ProcessingTasks int `json:"processingTasks"`
 }
 
 // Status asks how many tasks have not ended.
@@ -155,49 +81,17 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 // CancelQueued removes all tasks that have not started, which are never
 // charged. Tasks that run or have ended are not touched.
 func (c *Client) CancelQueued(ctx context.Context) error {
-	if err := c.call(ctx, http.MethodDelete, "/v1/async/queue", nil, nil); err != nil {
+	if _, err := c.send(ctx, http.MethodDelete, "/v1/async/queue", nil); err != nil {
 		return fmt.Errorf("remove the queued tasks: %w", err)
 	}
 	return nil
 }
 
+// call is send with the answer decoded.
 func (c *Client) call(ctx context.Context, method, path string, body []byte, into any) error {
-	timeout, most, client := c.Timeout, c.MaxBody, c.HTTP
-	if timeout == 0 {
-		timeout = defaultTimeout
-	}
-	if most == 0 {
-		most = defaultMaxBody
-	}
-	if client == nil {
-		client = http.DefaultClient
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, c.BaseURL+path, bytes.NewReader(body))
+	data, err := c.send(ctx, method, path, body)
 	if err != nil {
 		return err
-	}
-	request.Header.Set("Authorization", "Bearer "+c.Key)
-	request.Header.Set("Accept", "application/json")
-	if body != nil {
-		request.Header.Set("Content-Type", "application/json")
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(response.Body, most+1))
-	switch {
-	case err != nil:
-		return &url.Error{Op: method, URL: path, Err: err}
-	case int64(len(data)) > most:
-		return fmt.Errorf("the answer has more than %d bytes", most)
-	case response.StatusCode < 200 || response.StatusCode > 299:
-		return readError(response, data)
-	case into == nil:
-		return nil
 	}
 	if err := json.Unmarshal(data, into); err != nil {
 		return fmt.Errorf("read the answer: %w", err)
@@ -205,40 +99,46 @@ func (c *Client) call(ctx context.Context, method, path string, body []byte, int
 	return nil
 }
 
-// maxMessage bounds what is kept of an error's message, in bytes.
-const maxMessage = 200
-
-func readError(response *http.Response, data []byte) *Error {
-	e := &Error{Status: response.StatusCode, RetryAfter: retryAfter(response.Header.Get("Retry-After"), time.Now())}
-	var body struct {
-		Error struct {
-			Code    string `json:"code"`
-			Message string `json:"message"`
-		} `json:"error"`
+// send makes one call and returns the bytes of a 2xx answer.
+func (c *Client) send(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	timeout, most := c.Timeout, c.MaxBody
+	if timeout == 0 {
+		timeout = defaultTimeout
 	}
-	if json.Unmarshal(data, &body) == nil {
-		e.Code, e.Message = cut(body.Error.Code), cut(body.Error.Message)
+	if most == 0 {
+		most = defaultMaxBody
 	}
-	return e
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %s: %w", timeout, context.DeadlineExceeded))
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, c.BaseURL+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+c.Key)
+	request.Header.Set("Accept", "application/json")
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	client := http.Client{Transport: c.Transport, CheckRedirect: dontFollow}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(response.Body, most+1))
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, &url.Error{Op: method, URL: request.URL.String(), Err: context.Cause(ctx)}
+	case err != nil:
+		return nil, &url.Error{Op: method, URL: request.URL.String(), Err: err}
+	case response.StatusCode < 200 || response.StatusCode > 299:
+		return nil, readError(response, data)
+	case int64(len(data)) > most:
+		return nil, &TooLargeError{Limit: most}
+	}
+	return data, nil
 }
 
-func cut(s string) string {
-	if len(s) > maxMessage {
-		s = strings.ToValidUTF8(s[:maxMessage], "")
-	}
-	return s
-}
-
-// maxRetryAfter keeps a provider's slip from stopping everything for days.
-const maxRetryAfter = time.Hour
-
-// retryAfter reads the header: seconds, or an HTTP date.
-func retryAfter(text string, now time.Time) time.Duration {
-	var wait time.Duration
-	if seconds, err := strconv.Atoi(strings.TrimSpace(text)); err == nil {
-		wait = time.Duration(min(seconds, int(maxRetryAfter/time.Second))) * time.Second
-	} else if at, err := http.ParseTime(text); err == nil {
-		wait = at.Sub(now)
-	}
-	return min(max(wait, 0), maxRetryAfter)
-}
+// dontFollow makes a redirect an Error: an API does not move, and the key is
+// not for wherever it may lead.
+func dontFollow(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
