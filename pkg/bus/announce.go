@@ -21,16 +21,16 @@ const (
 // error means that nobody has been told, and that the processors will find the
 // row by themselves when it comes due.
 func (b *Bus) Announce(a *busv1.Announcement, traceparent string) error {
-	return b.send(inboxSubjects+a.GetSource(), a, traceparent)
+	return b.message(inboxSubjects+a.GetSource(), a, traceparent)
 }
 
 // AskForPoll hands a poll to whichever reconciler takes it. It does not wait;
 // an error means that nobody has been asked.
 func (b *Bus) AskForPoll(p *busv1.PollRequest) error {
-	return b.send(pollSubjects+p.GetSource(), p, "")
+	return b.message(pollSubjects+p.GetSource(), p, "")
 }
 
-func (b *Bus) send(subject string, m proto.Message, traceparent string) error {
+func (b *Bus) message(subject string, m proto.Message, traceparent string) error {
 	data, err := proto.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("encode a message for %s: %w", subject, err)
@@ -39,8 +39,8 @@ func (b *Bus) send(subject string, m proto.Message, traceparent string) error {
 	if traceparent != "" {
 		msg.Header = nats.Header{traceparentHeader: {traceparent}}
 	}
-	if err := b.publish(msg); err != nil {
-		return fmt.Errorf("publish on %s: %w", subject, err)
+	if err := b.post(msg); err != nil {
+		return fmt.Errorf("post on %s: %w", subject, err)
 	}
 	return nil
 }

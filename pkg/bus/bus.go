@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -12,9 +13,14 @@ import (
 
 // Bus is a connection to the broker that never gives up.
 type Bus struct {
-	conn *nats.Conn
-	js   jetstream.JetStream
-	log  *slog.Logger
+	conn    *nats.Conn
+	js      jetstream.JetStream
+	log     *slog.Logger
+	onError func(error)
+
+	outbox  chan *nats.Msg
+	closing chan struct{}
+	sent    sync.WaitGroup // the sender's end
 }
 
 // Options say how to reach the broker.
@@ -32,6 +38,7 @@ const (
 	reconnectWait  = 500 * time.Millisecond
 	publishTimeout = 5 * time.Second
 	maxPending     = 8192 // publishes not yet acknowledged
+	maxOutbox      = 8192 // messages not yet published
 )
 
 // Connect returns at once, connected or not; the connection is made and made
@@ -79,7 +86,9 @@ func Connect(o Options) (*Bus, error) {
 		conn.Close()
 		return nil, fmt.Errorf("use JetStream: %w", err)
 	}
-	return &Bus{conn: conn, js: js, log: o.Log}, nil
+	b := &Bus{conn: conn, js: js, log: o.Log, onError: onError, outbox: make(chan *nats.Msg, maxOutbox), closing: make(chan struct{})}
+	b.sent.Go(b.send)
+	return b, nil
 }
 
 // Connected reports whether the broker can be reached now.
@@ -88,17 +97,55 @@ func (b *Bus) Connected() bool { return b.conn.IsConnected() }
 // errDisconnected says that a publish was not tried.
 var errDisconnected = errors.New("the broker is not connected")
 
-// publish hands a message to the broker without waiting for its answer.
-func (b *Bus) publish(msg *nats.Msg) error {
+// errOutboxFull says that messages are made faster than they can be sent.
+var errOutboxFull = errors.New("too many messages wait to be sent")
+
+// post hands a message to the sender. It waits for nothing; what becomes of the
+// message later is OnPublishError's.
+func (b *Bus) post(msg *nats.Msg) error {
 	if !b.conn.IsConnected() {
 		return errDisconnected
 	}
-	_, err := b.js.PublishMsgAsync(msg, jetstream.WithRetryAttempts(0), jetstream.WithStallWait(time.Millisecond))
-	return err
+	select {
+	case b.outbox <- msg:
+		return nil
+	default:
+		return errOutboxFull
+	}
 }
 
-// Close waits up to the given time for publishes under way, then disconnects.
+// send publishes what was posted, apart from those who post it: they have
+// senders waiting for an answer.
+func (b *Bus) send() {
+	for {
+		select {
+		case msg := <-b.outbox:
+			b.publish(msg)
+			continue
+		case <-b.closing:
+		}
+		for len(b.outbox) > 0 {
+			b.publish(<-b.outbox)
+		}
+		return
+	}
+}
+
+func (b *Bus) publish(msg *nats.Msg) {
+	if !b.conn.IsConnected() {
+		b.onError(errDisconnected)
+		return
+	}
+	if _, err := b.js.PublishMsgAsync(msg, jetstream.WithRetryAttempts(0), jetstream.WithStallWait(time.Millisecond)); err != nil {
+		b.onError(err)
+	}
+}
+
+// Close sends what was posted, waits up to the given time for the broker to
+// acknowledge it, and disconnects. What is posted later is lost.
 func (b *Bus) Close(wait time.Duration) {
+	close(b.closing)
+	b.sent.Wait()
 	if wait > 0 && b.conn.IsConnected() {
 		select {
 		case <-b.js.PublishAsyncComplete():

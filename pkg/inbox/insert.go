@@ -16,6 +16,9 @@ import (
 //go:embed sql/insert.sql
 var insertSQL string
 
+//go:embed sql/insert_one.sql
+var insertOneSQL string
+
 //go:embed sql/find.sql
 var findSQL string
 
@@ -108,8 +111,7 @@ func (s *Store) insertAll(ctx context.Context, deliveries []Delivery, order []in
 		}
 		index[eventKey{deliveries[i].Source, deliveries[i].EventKey}] = i
 	}
-	rows, err := s.db.Query(ctx, insertSQL, in.source, in.key, in.eventType, in.subject, in.occurredAt, in.origin, in.hash,
-		in.traceparent, in.quarantine, in.body, in.headers, s.grace)
+	rows, err := s.query(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -124,6 +126,15 @@ func (s *Store) insertAll(ctx context.Context, deliveries []Delivery, order []in
 		return err
 	}
 	return s.findWinners(ctx, deliveries, index, result)
+}
+
+func (s *Store) query(ctx context.Context, in *columns) (pgx.Rows, error) {
+	if len(in.key) == 1 {
+		return s.db.Query(ctx, insertOneSQL, in.source[0], in.key[0], in.eventType[0], in.subject[0], in.occurredAt[0], in.origin[0],
+			in.hash[0], in.traceparent[0], in.quarantine[0], in.body[0], in.headers[0], s.grace)
+	}
+	return s.db.Query(ctx, insertSQL, in.source, in.key, in.eventType, in.subject, in.occurredAt, in.origin, in.hash,
+		in.traceparent, in.quarantine, in.body, in.headers, s.grace)
 }
 
 // findWinners fills in the results of keys that were in the inbox before. It

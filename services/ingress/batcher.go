@@ -20,20 +20,23 @@ var errQueueFull = errors.New("the queue is full")
 // errStopped says that the batcher takes no more.
 var errStopped = errors.New("the service is stopping")
 
-// batcher writes deliveries in groups. A flusher that is idle takes whatever
-// waits and writes it at once: groups form by themselves while the flushers are
-// busy, and a delivery that comes alone waits for nobody.
+// batcher writes deliveries in groups. A delivery that finds a flusher idle is
+// written at once, by the goroutine that brought it; while all flushers are
+// busy deliveries queue up, and the next flusher takes what waits. So groups
+// form by themselves under load, and nobody ever waits for company.
 type batcher struct {
 	store    inserter
 	maxRows  int
 	maxBytes int
 	timeout  time.Duration
-	queue    chan *entry
-	flushers sync.WaitGroup
 	onFlush  func(rows int, took time.Duration)
 
-	mu      sync.RWMutex // held for reading while putting into queue, for writing to close it
+	queue    chan *entry
+	flushing chan struct{} // one token for each flusher at work
+
+	mu      sync.RWMutex // held for reading while putting, for writing to stop
 	stopped bool
+	held    sync.WaitGroup // deliveries without a result
 }
 
 // entry is a delivery on its way. Its result outlives the request that waits
@@ -44,70 +47,96 @@ type entry struct {
 }
 
 func newBatcher(store inserter, cfg Config, onFlush func(rows int, took time.Duration)) *batcher {
-	b := &batcher{
-		store: store, maxRows: cfg.BatchRows, maxBytes: cfg.BatchBytes, timeout: cfg.AnswerTimeout,
-		queue: make(chan *entry, cfg.QueueRows), onFlush: onFlush,
+	return &batcher{
+		store: store, maxRows: cfg.BatchRows, maxBytes: cfg.BatchBytes, timeout: cfg.AnswerTimeout, onFlush: onFlush,
+		queue: make(chan *entry, cfg.QueueRows), flushing: make(chan struct{}, cfg.Flushers),
 	}
-	for range cfg.Flushers {
-		b.flushers.Go(b.flush)
-	}
-	return b
 }
 
-// put queues a delivery. Its result arrives on the channel, always.
+// put takes a delivery, and may write it before it returns. The result arrives
+// on the channel, always.
 func (b *batcher) put(delivery inbox.Delivery) (<-chan inbox.Inserted, error) {
+	e := &entry{delivery: delivery, done: make(chan inbox.Inserted, 1)}
+	if err := b.enqueue(e); err != nil {
+		return nil, err
+	}
+	if b.takeToken() {
+		b.flushGroup()
+		if len(b.queue) > 0 {
+			go b.flush() // with the token; the sender of this delivery is not to wait for that
+		} else {
+			b.giveToken()
+		}
+	}
+	return e.done, nil
+}
+
+func (b *batcher) enqueue(e *entry) error {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	if b.stopped {
-		return nil, errStopped
+		return errStopped
 	}
-	e := &entry{delivery: delivery, done: make(chan inbox.Inserted, 1)}
+	b.held.Add(1)
 	select {
 	case b.queue <- e:
-		return e.done, nil
+		return nil
 	default:
-		return nil, errQueueFull
+		b.held.Done()
+		return errQueueFull
 	}
 }
 
-// stop takes no more and returns when everything queued has its result.
+// stop takes no more and returns when everything taken has its result.
 func (b *batcher) stop() {
 	b.mu.Lock()
-	if !b.stopped {
-		b.stopped = true
-		close(b.queue)
-	}
+	b.stopped = true
 	b.mu.Unlock()
-	b.flushers.Wait()
+	b.held.Wait()
 }
 
-// flush is one flusher.
-func (b *batcher) flush() {
-	entries := make([]*entry, 0, b.maxRows)
-	deliveries := make([]inbox.Delivery, 0, b.maxRows)
-	for first := range b.queue {
-		entries, deliveries = append(entries[:0], first), append(deliveries[:0], first.delivery)
-		for bytes := len(first.delivery.Body); len(entries) < b.maxRows && bytes < b.maxBytes; {
-			next, ok := b.next()
-			if !ok {
-				break
-			}
-			entries, deliveries = append(entries, next), append(deliveries, next.delivery)
-			bytes += len(next.delivery.Body)
-		}
-		b.write(entries, deliveries)
-		clear(entries) // let go of the bodies
-		clear(deliveries)
+func (b *batcher) takeToken() bool {
+	select {
+	case b.flushing <- struct{}{}:
+		return true
+	default:
+		return false
 	}
 }
 
-// next returns a delivery that is waiting already.
-func (b *batcher) next() (*entry, bool) {
-	select {
-	case e, ok := <-b.queue:
-		return e, ok
-	default:
-		return nil, false
+// giveToken gives a flusher's token back. A delivery that came after the
+// queue's last look, and found all tokens taken, is not left lying.
+func (b *batcher) giveToken() {
+	<-b.flushing
+	if len(b.queue) > 0 && b.takeToken() {
+		go b.flush()
+	}
+}
+
+// flush writes groups until nothing waits, and gives the token back.
+func (b *batcher) flush() {
+	for len(b.queue) > 0 {
+		b.flushGroup()
+	}
+	b.giveToken()
+}
+
+// flushGroup writes what waits, up to one group.
+func (b *batcher) flushGroup() {
+	var entries []*entry
+	var deliveries []inbox.Delivery
+	for bytes := 0; len(entries) < b.maxRows && bytes < b.maxBytes; {
+		select {
+		case e := <-b.queue:
+			entries, deliveries = append(entries, e), append(deliveries, e.delivery)
+			bytes += len(e.delivery.Body)
+			continue
+		default:
+		}
+		break
+	}
+	if len(entries) > 0 {
+		b.write(entries, deliveries)
 	}
 }
 
@@ -129,5 +158,6 @@ func (b *batcher) write(entries []*entry, deliveries []inbox.Delivery) {
 		} else {
 			e.done <- results[i]
 		}
+		b.held.Done()
 	}
 }

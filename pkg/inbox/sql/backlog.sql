@@ -1,4 +1,4 @@
 select source, state, count(*) as rows, now() - min(received_at) as oldest_age
 from inbox
-where state in ('pending', 'waiting', 'quarantined')
+where state <> 'processed'
 group by source, state

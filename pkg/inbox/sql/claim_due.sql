@@ -7,7 +7,7 @@ select i.id, i.source, i.event_key, i.event_type, i.subject, i.occurred_at, i.re
 from (
   select id, source, event_key, event_type, subject, occurred_at, received_at, origin, traceparent, attempts
   from inbox
-  where state in ('pending', 'waiting')
+  where state <> 'processed'
     and next_attempt_at >= $1
     and next_attempt_at <= now() + $2::interval
     and (next_attempt_at <= now() or attempts = 0)
