@@ -1,11 +1,14 @@
 package simulator
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -14,209 +17,238 @@ import (
 	"github.com/catchwater/catchwater/services/simulator/delivery"
 )
 
-// control is the API that turns faults on and says what happened.
-type control struct {
-	ctx    context.Context // ends bursts with the service
-	tasks  *answerline.Tasks
-	api    *answerline.API
-	engine *delivery.Engine
-}
+// control is the API that turns faults on, makes things happen, and says what
+// has happened.
+type control struct{ *provider }
 
 func (s *control) register(e *echo.Echo) {
 	g := e.Group("/control")
-	g.PUT("/faults", s.faults)
+	g.GET("/faults", s.showFaults)
+	g.PUT("/faults", s.setFaults)
+	g.PUT("/webhook", s.setWebhook)
+	g.PUT("/secrets", s.setSecrets)
+	g.POST("/pause", s.pause(true))
+	g.POST("/resume", s.pause(false))
+	g.POST("/reset", s.resetAll)
+
 	g.POST("/burst", s.burst)
+	g.GET("/bursts/:id", s.showBurst)
 	g.POST("/tasks", s.makeTask)
 	g.POST("/tasks/:id/finish", s.finishTask)
+	g.POST("/tasks/:id/move", s.moveTask)
+	g.POST("/tasks/:id/deliver", s.deliverTask)
+
 	g.GET("/deliveries", s.deliveries)
 	g.POST("/deliveries/:id/redeliver", s.redeliver)
 	g.POST("/test-delivery", s.testDelivery)
 	g.POST("/raw-delivery", s.rawDelivery)
-	g.PUT("/webhook", s.webhook)
-	g.PUT("/secrets", s.secrets)
-	g.POST("/pause", func(c echo.Context) error { s.engine.Pause(true); return c.NoContent(http.StatusNoContent) })
-	g.POST("/resume", func(c echo.Context) error { s.engine.Pause(false); return c.NoContent(http.StatusNoContent) })
 	g.GET("/report", s.report)
 }
 
-// read decodes a JSON body strictly.
+// answerError writes every error in the form of the provider's API.
+func answerError(err error, c echo.Context) {
+	status, message := http.StatusInternalServerError, err.Error()
+	var he *echo.HTTPError
+	if errors.As(err, &he) {
+		status, message = he.Code, fmt.Sprint(he.Message)
+	}
+	if c.Response().Committed {
+		return
+	}
+	code := strings.ToUpper(strings.ReplaceAll(http.StatusText(status), " ", "_"))
+	_ = answerline.Fail(c, status, code, message)
+}
+
+// maxControl bounds a control request's body, in bytes.
+const maxControl = 256 << 20
+
+// read decodes a JSON body strictly; an empty one is {}.
 func read(c echo.Context, into any) error {
-	decoder := json.NewDecoder(c.Request().Body)
+	decoder := json.NewDecoder(http.MaxBytesReader(c.Response(), c.Request().Body, maxControl))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(into); err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("read the request's JSON: %v", err))
+	err := decoder.Decode(into)
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	if err == nil && decoder.More() {
+		err = errors.New("there is more after its end")
+	}
+	if err != nil {
+		return invalid("read the request's JSON: %v", err)
 	}
 	return nil
 }
 
-// faults replaces all faults; {} turns them off.
-func (s *control) faults(c echo.Context) error {
-	var f struct {
-		Delivery delivery.Faults   `json:"delivery"`
-		API      answerline.Faults `json:"api"`
+func invalid(format string, args ...any) error {
+	return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf(format, args...))
+}
+
+// refused translates what the provider's parts refuse.
+func refused(err error) error {
+	for _, known := range []struct {
+		err    error
+		status int
+	}{
+		{answerline.ErrUnknown, http.StatusNotFound}, {answerline.ErrExists, http.StatusConflict},
+		{answerline.ErrFinal, http.StatusConflict}, {answerline.ErrNotFinal, http.StatusConflict},
+		{answerline.ErrStatus, http.StatusBadRequest},
+		{delivery.ErrUnknown, http.StatusNotFound}, {delivery.ErrPending, http.StatusConflict},
+		{delivery.ErrGone, http.StatusGone}, {delivery.ErrTooOften, http.StatusTooManyRequests},
+	} {
+		if errors.Is(err, known.err) {
+			return echo.NewHTTPError(known.status, err.Error())
+		}
 	}
+	return err
+}
+
+// faults are all of them; they are replaced together.
+type faults struct {
+	Delivery delivery.Faults   `json:"delivery"`
+	API      answerline.Faults `json:"api"`
+}
+
+func (s *control) showFaults(c echo.Context) error {
+	return c.JSON(http.StatusOK, faults{s.engine.Faults(), s.api.Faults()})
+}
+
+// setFaults replaces all faults; {} turns them off.
+func (s *control) setFaults(c echo.Context) error {
+	var f faults
 	if err := read(c, &f); err != nil {
 		return err
+	}
+	if err := errors.Join(f.Delivery.Validate(), f.API.Validate()); err != nil {
+		return invalid("%v", err)
 	}
 	s.engine.SetFaults(f.Delivery)
 	s.api.SetFaults(f.API)
 	return c.NoContent(http.StatusNoContent)
 }
 
-// burst finishes made-up tasks, so many a second, and returns when all are in
-// the delivery queue.
-func (s *control) burst(c echo.Context) error {
-	var b struct {
-		Count     int     `json:"count"`
-		PerSecond float64 `json:"perSecond"` // 0: all at once
-		KeyPrefix string  `json:"keyPrefix"` // idempotency keys are <prefix>-<n>; none without it
-		NoWait    bool    `json:"noWait"`
-	}
-	if err := read(c, &b); err != nil {
-		return err
-	}
-	run := func() []string {
-		ids := make([]string, 0, b.Count)
-		began := time.Now()
-		for n := range b.Count {
-			if b.PerSecond > 0 {
-				due := began.Add(time.Duration(float64(n) / b.PerSecond * float64(time.Second)))
-				select {
-				case <-s.ctx.Done():
-					return ids
-				case <-time.After(time.Until(due)):
-				}
-			}
-			exact := answerline.Exact{}
-			if b.KeyPrefix != "" {
-				key := fmt.Sprintf("%s-%d", b.KeyPrefix, n)
-				exact.IdempotencyKey = &key
-			}
-			ids = append(ids, s.tasks.Make(exact).ID)
-		}
-		return ids
-	}
-	if b.NoWait {
-		go run()
-		return c.NoContent(http.StatusAccepted)
-	}
-	return c.JSON(http.StatusOK, map[string][]string{"taskIds": run()})
-}
-
-func (s *control) makeTask(c echo.Context) error {
-	var exact answerline.Exact
-	if err := read(c, &exact); err != nil {
-		return err
-	}
-	return c.JSON(http.StatusCreated, s.tasks.Make(exact))
-}
-
-func (s *control) finishTask(c echo.Context) error {
-	var f struct {
-		Status   string          `json:"status"`
-		Response json.RawMessage `json:"response"`
-	}
-	if err := read(c, &f); err != nil {
-		return err
-	}
-	if f.Status == "" {
-		f.Status = answerline.Completed
-	}
-	if !s.tasks.Finish(c.Param("id"), f.Status, f.Response) {
-		return echo.NewHTTPError(http.StatusNotFound, "there is no such task, or it has ended")
-	}
-	return c.NoContent(http.StatusNoContent)
-}
-
-func (s *control) deliveries(c echo.Context) error {
-	const most = 10_000
-	return c.JSON(http.StatusOK, s.engine.List(delivery.State(c.QueryParam("state")), most))
-}
-
-func (s *control) redeliver(c echo.Context) error {
-	switch err := s.engine.Redeliver(c.Param("id")); {
-	case errors.Is(err, delivery.ErrUnknown):
-		return echo.NewHTTPError(http.StatusNotFound, err.Error())
-	case errors.Is(err, delivery.ErrPending):
-		return echo.NewHTTPError(http.StatusConflict, err.Error())
-	case errors.Is(err, delivery.ErrTooOften):
-		return echo.NewHTTPError(http.StatusTooManyRequests, err.Error())
-	}
-	return c.NoContent(http.StatusAccepted)
-}
-
-// testDelivery sends what the dashboard's button sends.
-func (s *control) testDelivery(c echo.Context) error {
-	body := []byte(`{"test":true,"task":{"id":"task_sample","taskType":"answer","status":"COMPLETED","priority":0,` +
-		`"createdAt":"2026-01-01T00:00:00Z","idempotencyKey":null},"credits":{"creditsToCharge":0,"creditsCharged":0},` +
-		`"response":{"result":{"text":"a sample"}}}`)
-	return c.JSON(http.StatusOK, s.engine.Send(c.Request().Context(), "wh_test", body, nil))
-}
-
-// rawDelivery signs and sends exactly the bytes given, once, outside the log.
-func (s *control) rawDelivery(c echo.Context) error {
-	var r struct {
-		Body    []byte            `json:"body"` // base64
-		Text    string            `json:"text"` // or as it stands
-		Headers map[string]string `json:"headers"`
-	}
-	if err := read(c, &r); err != nil {
-		return err
-	}
-	if r.Body == nil {
-		r.Body = []byte(r.Text)
-	}
-	return c.JSON(http.StatusOK, s.engine.Send(c.Request().Context(), "wh_raw", r.Body, r.Headers))
-}
-
-func (s *control) webhook(c echo.Context) error {
+func (s *control) setWebhook(c echo.Context) error {
 	var w struct {
 		URL string `json:"url"`
 	}
 	if err := read(c, &w); err != nil {
 		return err
 	}
-	s.engine.Set(&w.URL, nil)
+	s.engine.SetURL(w.URL)
 	return c.NoContent(http.StatusNoContent)
 }
 
-func (s *control) secrets(c echo.Context) error {
+// setSecrets replaces the valid secrets: with the old and the new one in the
+// list both are, with the new one alone the old one is retired.
+func (s *control) setSecrets(c echo.Context) error {
 	var r struct {
 		Secrets []string `json:"secrets"`
 	}
 	if err := read(c, &r); err != nil {
 		return err
 	}
-	if len(r.Secrets) == 0 {
-		return echo.NewHTTPError(http.StatusBadRequest, "secrets: give at least one")
+	if len(r.Secrets) == 0 || slices.Contains(r.Secrets, "") {
+		return invalid("secrets: give at least one, and none that is empty")
 	}
-	s.engine.Set(nil, r.Secrets)
+	s.engine.SetSecrets(r.Secrets)
 	return c.NoContent(http.StatusNoContent)
 }
 
-// report sums everything up, after waiting (up to waitIdle) until nothing is
-// pending; detail=1 names every delivery.
+func (s *control) pause(paused bool) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		s.engine.Pause(paused)
+		return c.NoContent(http.StatusNoContent)
+	}
+}
+
+func (s *control) resetAll(c echo.Context) error {
+	s.reset()
+	return c.NoContent(http.StatusNoContent)
+}
+
+// burst finishes made-up tasks, so many a second, and returns when all of their
+// deliveries are queued, unless it is told not to wait.
+func (s *control) burst(c echo.Context) error {
+	var ask burstRequest
+	if err := read(c, &ask); err != nil {
+		return err
+	}
+	if message := ask.validate(); message != "" {
+		return invalid("%s", message)
+	}
+	b := s.bursts.start(ask)
+	if ask.NoWait {
+		return c.JSON(http.StatusAccepted, b.view())
+	}
+	select {
+	case <-b.done:
+	case <-c.Request().Context().Done():
+	}
+	return c.JSON(http.StatusOK, b.view())
+}
+
+func (s *control) showBurst(c echo.Context) error {
+	b := s.bursts.find(c.Param("id"))
+	if b == nil {
+		return echo.NewHTTPError(http.StatusNotFound, "there is no such burst, or it is no longer remembered")
+	}
+	return c.JSON(http.StatusOK, b.view())
+}
+
+// Report is what a simulator says of what it has done.
+type Report struct {
+	// Idle says that no delivery is pending and no burst is running.
+	Idle       bool              `json:"idle"`
+	Deliveries delivery.Report   `json:"deliveries"`
+	Tasks      answerline.Counts `json:"tasks"`
+	API        map[string]int    `json:"api"` // requests by operation, and by what went wrong
+}
+
+// report sums everything up: with ids=1 by task id, with detail=1 by delivery.
+// With waitIdle it first waits until nothing is pending; when that does not come
+// in time, the report is answered with 504.
 func (s *control) report(c echo.Context) error {
+	status := http.StatusOK
 	if text := c.QueryParam("waitIdle"); text != "" {
 		wait, err := time.ParseDuration(text)
 		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("waitIdle %q is not a duration such as 30s", text))
+			return invalid("waitIdle %q is not a duration such as 30s", text)
 		}
-		deadline := time.After(wait)
-		for !s.engine.Idle() {
-			select {
-			case <-c.Request().Context().Done():
-				return nil
-			case <-deadline:
-				return echo.NewHTTPError(http.StatusGatewayTimeout, "deliveries are still pending")
-			case <-time.After(10 * time.Millisecond):
-			}
+		if !s.awaitIdle(c, wait) {
+			status = http.StatusGatewayTimeout
 		}
 	}
-	queued, processing := s.tasks.Counts()
-	return c.JSON(http.StatusOK, map[string]any{
-		"deliveries": s.engine.Report(c.QueryParam("detail") != ""),
-		"tasks":      map[string]int{"queued": queued, "processing": processing},
-		"api":        s.api.Counts(),
-	})
+	detail := delivery.Totals
+	switch {
+	case asked(c, "detail"):
+		detail = delivery.Log
+	case asked(c, "ids"):
+		detail = delivery.IDs
+	}
+	return c.JSON(status, Report{Idle: s.idle(), Deliveries: s.engine.Report(detail), Tasks: s.tasks.Counts(), API: s.api.Counts()})
+}
+
+func asked(c echo.Context, name string) bool {
+	yes, _ := strconv.ParseBool(c.QueryParam(name))
+	return yes
+}
+
+func (s *control) idle() bool { return s.bursts.idle() && s.engine.Idle() }
+
+// awaitIdle reports whether nothing was pending before the wait was over or the
+// client gone.
+func (s *control) awaitIdle(c echo.Context, wait time.Duration) bool {
+	const look = 5 * time.Millisecond
+	deadline, ticker := time.NewTimer(wait), time.NewTicker(look)
+	defer deadline.Stop()
+	defer ticker.Stop()
+	for !s.idle() {
+		select {
+		case <-c.Request().Context().Done():
+			return false
+		case <-deadline.C:
+			return false
+		case <-ticker.C:
+		}
+	}
+	return true
 }

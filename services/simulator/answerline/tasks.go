@@ -1,48 +1,17 @@
-// Package answerline is a stand-in for the Answerline provider: its tasks, as
-// its API shows them and as its deliveries carry them.
 package answerline
 
 import (
-	"container/heap"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	mathrand "math/rand/v2"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/catchwater/catchwater/services/simulator/delivery"
 )
-
-// The statuses of a task. Only the last two are final.
-const (
-	Queued     = "QUEUED"
-	Processing = "PROCESSING"
-	Completed  = "COMPLETED"
-	Failed     = "FAILED"
-)
-
-// The lifecycle's limits, before the time scale.
-const (
-	QueueLimit = 4 * time.Hour   // from creation to start; past it QUEUE_WAIT_EXCEEDED
-	RunLimit   = 5 * time.Minute // from first start to finish
-)
-
-// Task is what the provider knows of a task.
-type Task struct {
-	ID             string    `json:"id"`
-	TaskType       string    `json:"taskType"`
-	Status         string    `json:"status"`
-	Priority       int       `json:"priority"`
-	CreatedAt      time.Time `json:"createdAt"`
-	IdempotencyKey *string   `json:"idempotencyKey"`
-
-	prompt   json.RawMessage
-	body     []byte // the final answer, the same bytes wherever it is shown
-	finished time.Time
-	next     time.Time // when something happens to it
-	hold     bool      // a test decides when it ends
-	deliver  bool
-}
 
 // Config says how tasks live.
 type Config struct {
@@ -50,221 +19,329 @@ type Config struct {
 	QueueFor    time.Duration // a task's usual wait, before the time scale
 	RunFor      time.Duration // a task's usual run, before the time scale
 	Keep        time.Duration // how long a finished task is kept, before the time scale
+	MaxTasks    int           // unfinished tasks admitted, and finished ones kept
 	ResultBytes int           // about how big an answer is
-	FailRatio   float64       // of tasks that fail
 	Seed        uint64
 }
 
 // Tasks is all of them. It is safe for concurrent use.
 type Tasks struct {
-	onFinal func(taskID string, body []byte)
-	now     func() time.Time
+	cfg     Config
+	deliver func(delivery.Subject) (deliveryID string)
+	prose   *prose
+	wake    chan struct{}
 
 	mu      sync.Mutex
-	cfg     Config
 	random  *mathrand.Rand
-	requeue float64 // the ratio of starts that fall back to QUEUED
-	byID    map[string]*Task
-	byKey   map[string]*Task
+	chances Chances
+	byID    map[string]*task
+	byKey   map[string]*task
 	events  eventQueue
-	wake    chan struct{}
+	kept    []*task // the final ones, the oldest first
+	counts  Counts
 }
 
-// NewTasks returns an empty set; onFinal is called for each task that becomes
-// final and is to be delivered.
-func NewTasks(cfg Config, onFinal func(taskID string, body []byte)) *Tasks {
-	return &Tasks{
-		onFinal: onFinal, now: time.Now, cfg: cfg, random: mathrand.New(mathrand.NewPCG(cfg.Seed, 1)),
-		byID: make(map[string]*Task), byKey: make(map[string]*Task), wake: make(chan struct{}, 1),
+// NewTasks returns an empty set. deliver is called, without any lock, for each
+// task that has become final and is to be delivered.
+func NewTasks(cfg Config, deliver func(delivery.Subject) (deliveryID string)) *Tasks {
+	t := &Tasks{cfg: cfg, deliver: deliver, prose: newProse(cfg.Seed), wake: make(chan struct{}, 1)}
+	t.Reset()
+	return t
+}
+
+// Reset forgets all tasks.
+func (t *Tasks) Reset() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, task := range t.byID {
+		task.gone.Store(true)
+	}
+	t.random = mathrand.New(mathrand.NewPCG(t.cfg.Seed, 1))
+	t.byID, t.byKey = make(map[string]*task), make(map[string]*task)
+	t.chances, t.events, t.kept, t.counts = Chances{}, nil, nil, Counts{}
+}
+
+// Chances are what may happen in a task's life.
+type Chances struct {
+	Fail    float64 // the ratio of runs that fail
+	Requeue float64 // the ratio of runs that fall back to QUEUED
+	Stalled bool    // nothing starts
+}
+
+// SetChances replaces the chances.
+func (t *Tasks) SetChances(c Chances) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.chances = c
+}
+
+// Counts are how many tasks there are now in the states that are not final, and
+// how many have come to the others.
+type Counts struct {
+	Queued     int `json:"queued"`
+	Processing int `json:"processing"`
+	Completed  int `json:"completed"`
+	Failed     int `json:"failed"`
+	Cancelled  int `json:"cancelled"`    // removed while QUEUED
+	Forgotten  int `json:"noLongerKept"` // of the final ones
+}
+
+// Counts returns the counts.
+func (t *Tasks) Counts() Counts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.counts
+}
+
+func (c *Counts) add(status string, n int) {
+	switch status {
+	case Queued:
+		c.Queued += n
+	case Processing:
+		c.Processing += n
+	case Completed:
+		c.Completed += n
+	case Failed:
+		c.Failed += n
 	}
 }
 
-// ErrConflict says that the idempotency key has been used.
-var ErrConflict = errors.New("a task with this idempotencyKey exists")
+// What the set refuses.
+var (
+	ErrConflict = errors.New("a task with this idempotencyKey exists")
+	ErrFull     = errors.New("too many tasks have not ended")
+	ErrExists   = errors.New("a task with this id exists")
+	ErrUnknown  = errors.New("there is no such task, or it is no longer kept")
+	ErrFinal    = errors.New("the task has ended")
+	ErrNotFinal = errors.New("the task has not ended")
+	ErrStatus   = errors.New("not a status for this: use QUEUED, PROCESSING, COMPLETED or FAILED")
+)
 
 // Request is what a task is created with.
 type Request struct {
-	TaskType       string          `json:"taskType"`
-	Priority       int             `json:"priority"`
-	IdempotencyKey *string         `json:"idempotencyKey"`
-	Payload        json.RawMessage `json:"payload"`
+	TaskType       string  `json:"taskType"`
+	Priority       int     `json:"priority"`
+	IdempotencyKey *string `json:"idempotencyKey"`
 }
 
-// Create queues a task.
+// Create queues a task, which then lives by itself.
 func (t *Tasks) Create(r Request) (Task, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if r.IdempotencyKey != nil && t.byKey[*r.IdempotencyKey] != nil {
+	switch {
+	case r.IdempotencyKey != nil && t.byKey[*r.IdempotencyKey] != nil:
 		return Task{}, ErrConflict
+	case t.counts.Queued+t.counts.Processing >= t.cfg.MaxTasks:
+		return Task{}, ErrFull
 	}
-	task := &Task{
-		ID: newID(), TaskType: r.TaskType, Status: Queued, Priority: r.Priority, CreatedAt: t.now().UTC(),
-		IdempotencyKey: r.IdempotencyKey, prompt: r.Payload, deliver: true,
-	}
-	t.add(task)
-	t.schedule(task, t.scaled(t.cfg.QueueFor))
-	return *task, nil
+	task := t.add(Task{TaskType: r.TaskType, Priority: r.Priority, IdempotencyKey: r.IdempotencyKey})
+	task.deliver = true
+	t.scheduleStart(task)
+	return task.Task, nil
 }
 
-// Exact is a finished task of the caller's making, for tests.
+// Exact is a task of the caller's making. What is not given is made up.
 type Exact struct {
 	ID             string          `json:"id"`
 	TaskType       string          `json:"taskType"`
-	Status         string          `json:"status"`
-	CreatedAt      *time.Time      `json:"createdAt"`
+	Status         string          `json:"status"` // COMPLETED when not given
+	Priority       int             `json:"priority"`
+	CreatedAt      *string         `json:"createdAt"` // any text
 	IdempotencyKey *string         `json:"idempotencyKey"`
-	Response       json.RawMessage `json:"response"` // a made-up one when absent
-	// Hold leaves the task QUEUED until it is finished by hand; NoDelivery makes
-	// a finished task that is never delivered.
+	Response       json.RawMessage `json:"response"` // kept byte for byte
+	ResultBytes    int             `json:"resultBytes"`
+	// Body, or Text, is the whole body of the final task, whatever it says.
+	Body []byte `json:"body"` // base64
+	Text string `json:"text"`
+	// Hold leaves the task QUEUED until it is moved or finished by hand, as any
+	// task is that is made with a status that is not final.
 	Hold       bool `json:"hold"`
-	NoDelivery bool `json:"noDelivery"`
+	NoDelivery bool `json:"noDelivery"` // it is not delivered once it is final
 }
 
-// Make adds a task of the caller's making.
-func (t *Tasks) Make(x Exact) Task {
-	t.mu.Lock()
-	task := &Task{ID: x.ID, TaskType: x.TaskType, Status: Queued, CreatedAt: t.now().UTC(), IdempotencyKey: x.IdempotencyKey, hold: x.Hold, deliver: !x.NoDelivery}
-	if task.ID == "" {
-		task.ID = newID()
+// Made is a task and the delivery that was queued for it.
+type Made struct {
+	Task
+	DeliveryID string `json:"deliveryId,omitempty"`
+}
+
+// Make adds a task of the caller's making. It may share its idempotency key.
+func (t *Tasks) Make(x Exact) (Made, error) {
+	status := x.Status
+	switch {
+	case status == "":
+		status = Completed
+	case !(Task{Status: status}).Final() && status != Queued && status != Processing:
+		return Made{}, fmt.Errorf("%q is %w", status, ErrStatus)
 	}
-	if task.TaskType == "" {
-		task.TaskType = "answer"
+	t.mu.Lock()
+	if t.byID[x.ID] != nil {
+		t.mu.Unlock()
+		return Made{}, ErrExists
+	}
+	task := t.add(Task{ID: x.ID, TaskType: x.TaskType, Priority: x.Priority, IdempotencyKey: x.IdempotencyKey})
+	task.response, task.body, task.deliver = x.Response, x.Body, !x.NoDelivery
+	if x.Text != "" {
+		task.body = []byte(x.Text)
 	}
 	if x.CreatedAt != nil {
 		task.CreatedAt = *x.CreatedAt
 	}
-	t.add(task)
-	if x.Hold {
-		t.mu.Unlock()
-		return *task
+	if x.ResultBytes > 0 {
+		task.resultBytes = x.ResultBytes
 	}
-	status := x.Status
-	if status == "" {
-		status = Completed
+	switch {
+	case x.Hold || status == Queued:
+		task.hold = true
+	case status == Processing:
+		task.hold = true
+		t.become(task, Processing)
+	default:
+		t.finish(task, status)
 	}
-	body := t.finish(task, status, x.Response)
-	made := *task
+	made := task.Task
 	t.mu.Unlock()
-	t.deliver(made, body)
-	return made
+	return Made{Task: made, DeliveryID: t.deliverFinal(task, made)}, nil
 }
 
-// Finish ends a task by hand; it reports whether there was one to end.
-func (t *Tasks) Finish(id, status string, response json.RawMessage) bool {
+// Finish ends a task by hand, with a response or, when that is nil, a made-up
+// one.
+func (t *Tasks) Finish(id, status string, response json.RawMessage) (Made, error) {
+	if !(Task{Status: status}).Final() {
+		return Made{}, fmt.Errorf("%q is %w", status, ErrStatus)
+	}
+	t.mu.Lock()
+	task, err := t.unfinished(id)
+	if err != nil {
+		t.mu.Unlock()
+		return Made{}, err
+	}
+	if response != nil {
+		task.response = response
+	}
+	t.finish(task, status)
+	made := task.Task
+	t.mu.Unlock()
+	return Made{Task: made, DeliveryID: t.deliverFinal(task, made)}, nil
+}
+
+// Move puts a task by hand into a status that is not final, and holds it there.
+func (t *Tasks) Move(id, status string) (Task, error) {
+	if status != Queued && status != Processing {
+		return Task{}, fmt.Errorf("%q is %w", status, ErrStatus)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	task, err := t.unfinished(id)
+	if err != nil {
+		return Task{}, err
+	}
+	task.hold = true
+	t.become(task, status)
+	return task.Task, nil
+}
+
+// Deliver queues one more delivery, with an id of its own, of a final task.
+func (t *Tasks) Deliver(id string) (Made, error) {
 	t.mu.Lock()
 	task := t.byID[id]
-	if task == nil || task.body != nil {
-		t.mu.Unlock()
-		return false
-	}
-	body := t.finish(task, status, response)
-	made := *task
+	final := task != nil && task.Final()
 	t.mu.Unlock()
-	t.deliver(made, body)
-	return true
+	switch {
+	case task == nil:
+		return Made{}, ErrUnknown
+	case !final:
+		return Made{}, ErrNotFinal
+	}
+	return Made{Task: task.Task, DeliveryID: t.deliver(task)}, nil
 }
 
-func (t *Tasks) deliver(task Task, body []byte) {
-	if task.deliver {
-		t.onFinal(task.ID, body)
+// deliverFinal hands a task over when it is final and to be delivered. made is
+// the task as it was under the lock.
+func (t *Tasks) deliverFinal(task *task, made Task) string {
+	if !made.Final() || !task.deliver {
+		return ""
+	}
+	return t.deliver(task)
+}
+
+func (t *Tasks) unfinished(id string) (*task, error) {
+	task := t.byID[id]
+	switch {
+	case task == nil:
+		return nil, ErrUnknown
+	case task.Final():
+		return nil, ErrFinal
+	}
+	return task, nil
+}
+
+// createdAtLayout is how the API writes times.
+const createdAtLayout = "2006-01-02T15:04:05.000Z"
+
+// add makes a QUEUED task, and makes up what it was not told of it.
+func (t *Tasks) add(told Task) *task {
+	task := &task{Task: told, created: time.Now(), resultBytes: t.cfg.ResultBytes, prose: t.prose}
+	if told.ID == "" {
+		task.Task.ID = "task_" + strings.ToLower(rand.Text())
+	}
+	if told.TaskType == "" {
+		task.TaskType = "answer"
+	}
+	task.Status, task.CreatedAt = Queued, task.created.UTC().Format(createdAtLayout)
+	t.byID[task.Task.ID] = task
+	if key := task.IdempotencyKey; key != nil && t.byKey[*key] == nil {
+		t.byKey[*key] = task
+	}
+	t.counts.add(Queued, 1)
+	return task
+}
+
+// become moves a task to a status, and the counts with it.
+func (t *Tasks) become(task *task, status string) {
+	t.counts.add(task.Status, -1)
+	t.counts.add(status, 1)
+	task.Status = status
+	if status == Processing && task.started.IsZero() {
+		task.started = time.Now()
 	}
 }
 
-func (t *Tasks) add(task *Task) {
-	t.byID[task.ID] = task
-	if task.IdempotencyKey != nil {
-		t.byKey[*task.IdempotencyKey] = task
+// finish makes a task final. The caller hands it over without the lock.
+func (t *Tasks) finish(task *task, status string) {
+	t.become(task, status)
+	task.ended = time.Now()
+	t.kept = append(t.kept, task)
+	if len(t.kept) > t.cfg.MaxTasks {
+		t.forgetOldest()
+	}
+	t.signal()
+}
+
+func (t *Tasks) forgetOldest() {
+	t.forget(t.kept[0])
+	t.kept[0] = nil
+	t.kept = t.kept[1:]
+	t.counts.Forgotten++
+}
+
+func (t *Tasks) forget(task *task) {
+	task.gone.Store(true)
+	delete(t.byID, task.Task.ID)
+	if key := task.IdempotencyKey; key != nil && t.byKey[*key] == task {
+		delete(t.byKey, *key)
 	}
 }
 
-func newID() string { return "task_" + strings.ToLower(rand.Text()) }
-
-func (t *Tasks) scaled(d time.Duration) time.Duration {
-	return time.Duration(float64(d) / t.cfg.TimeScale * (.5 + t.random.Float64()))
-}
-
-func (t *Tasks) schedule(task *Task, wait time.Duration) {
-	task.next = t.now().Add(wait)
-	heap.Push(&t.events, task)
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
-}
-
-// finish makes the final answer. The caller holds the lock and delivers after.
-func (t *Tasks) finish(task *Task, status string, response json.RawMessage) []byte {
-	task.Status, task.finished = status, t.now()
-	charged := 0
-	if status == Completed {
-		charged = 3
-	}
-	if response == nil {
-		response = t.madeUp(task, status)
-	}
-	task.body, _ = json.Marshal(document{ // of marshalable parts only
-		Task: task, Credits: credits{3, charged}, Response: response,
-	})
-	t.schedule(task, time.Duration(float64(t.cfg.Keep)/t.cfg.TimeScale))
-	return task.body
-}
-
-// document is what the API shows and what a delivery carries.
-type document struct {
-	Task     *Task           `json:"task"`
-	Credits  credits         `json:"credits"`
-	Response json.RawMessage `json:"response,omitempty"`
-}
-
-type credits struct {
-	ToCharge int `json:"creditsToCharge"`
-	Charged  int `json:"creditsCharged"`
-}
-
-func (t *Tasks) madeUp(task *Task, status string) json.RawMessage {
-	if status == Failed {
-		return json.RawMessage(`{"error":{"code":"ENGINE_ERROR","message":"the engine gave no answer"}}`)
-	}
-	words := []string{"water", "gathers", "on", "the", "slope", "and", "runs", "to", "the", "reservoir", "é", "ü", "水"}
-	var text strings.Builder
-	for text.Len() < t.cfg.ResultBytes {
-		text.WriteString(words[t.random.IntN(len(words))])
-		text.WriteByte(' ')
-	}
-	response, _ := json.Marshal(map[string]any{"result": map[string]any{
-		"text": text.String(), "model": "engine-2", "sources": []map[string]any{{"position": 1, "url": "https://example.com/" + task.ID}},
-	}})
-	return response
-}
-
-// Show returns a task as the API shows it, and whether there is one.
-func (t *Tasks) Show(id string) ([]byte, bool) {
+// Show returns a task as the API shows it, or ErrUnknown.
+func (t *Tasks) Show(id string) ([]byte, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	task := t.byID[id]
 	if task == nil {
-		return nil, false
+		return nil, ErrUnknown
 	}
-	if task.body != nil {
-		return task.body, true
-	}
-	body, _ := json.Marshal(document{Task: task, Credits: credits{3, 0}})
-	return body, true
-}
-
-// Counts returns how many tasks are queued and how many running.
-func (t *Tasks) Counts() (queued, processing int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, task := range t.byID {
-		switch task.Status {
-		case Queued:
-			queued++
-		case Processing:
-			processing++
-		}
-	}
-	return queued, processing
+	return task.Body(), nil
 }
 
 // CancelQueued removes the tasks that have not started, and says how many.
@@ -272,39 +349,13 @@ func (t *Tasks) CancelQueued() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	removed := 0
-	for id, task := range t.byID {
+	for _, task := range t.byID {
 		if task.Status == Queued {
-			t.forget(id)
+			t.forget(task)
 			removed++
 		}
 	}
+	t.counts.Queued -= removed
+	t.counts.Cancelled += removed
 	return removed
-}
-
-func (t *Tasks) forget(id string) {
-	if task := t.byID[id]; task.IdempotencyKey != nil {
-		delete(t.byKey, *task.IdempotencyKey)
-	}
-	delete(t.byID, id)
-}
-
-// SetRatios changes how many tasks fail, and how many fall back to QUEUED.
-func (t *Tasks) SetRatios(fail, requeue float64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.cfg.FailRatio, t.requeue = fail, requeue
-}
-
-// eventQueue is a heap of tasks by when something happens to them.
-type eventQueue []*Task
-
-func (q eventQueue) Len() int           { return len(q) }
-func (q eventQueue) Less(i, j int) bool { return q[i].next.Before(q[j].next) }
-func (q eventQueue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
-func (q *eventQueue) Push(x any)        { *q = append(*q, x.(*Task)) }
-func (q *eventQueue) Pop() any {
-	last := len(*q) - 1
-	task := (*q)[last]
-	*q = (*q)[:last]
-	return task
 }

@@ -1,29 +1,31 @@
 package delivery
 
 import (
-	"bytes"
-	"cmp"
 	"container/heap"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
+	"crypto/rand"
 	"errors"
-	"fmt"
-	"io"
-	"math/rand/v2"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 )
 
+const (
+	dialTimeout = 5 * time.Second
+	// stopGrace is how long attempts under way may go on once Run's context has
+	// ended.
+	stopGrace = 2 * time.Second
+	// errLogFull is the note on a delivery for which the log has no room.
+	errLogFull = "the log is full of pending deliveries"
+)
+
 // Config says how an engine delivers.
 type Config struct {
+	Contract       Contract
 	URL            string
 	Secrets        []string // every delivery is signed with each
 	TimeScale      float64  // how many times faster waits pass; 1 is real time
@@ -32,120 +34,116 @@ type Config struct {
 	RedeliverLimit int      // redeliveries an hour, before the time scale
 	MaxLog         int      // deliveries kept; ended ones make room
 	Seed           uint64
-}
-
-// Faults are what goes wrong on purpose. Ratios are from 0 to 1.
-type Faults struct {
-	Drop      float64 `json:"drop"`       // deliveries that are never sent
-	Duplicate float64 `json:"duplicate"`  // attempts that are sent twice, at once
-	Lose      float64 `json:"lose"`       // attempts whose 2xx is taken for a lost answer
-	DelayMs   int     `json:"delayMs"`    // before a delivery's first attempt
-	Disorder  int     `json:"disorderMs"` // at random up to this, on top
+	// Dial makes connections; nil is the usual way, and the only one in which
+	// PrivateTargets counts.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Engine delivers. It is safe for concurrent use.
 type Engine struct {
+	cfg    Config
+	dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	client *http.Client
-	now    func() time.Time
+	wake   chan struct{}
 
 	mu          sync.Mutex
-	cfg         Config
+	url         string
+	secrets     []string
 	faults      Faults
-	random      *rand.Rand
+	random      *mathrand.Rand
+	paused      bool
 	byID        map[string]*Delivery
 	order       []*Delivery
 	queue       dueQueue
-	paused      bool
 	underWay    int
 	redelivered []time.Time
-	sends       int
-	byCode      map[string]int
-	answerTimes []time.Duration
-	next        int
-	wake        chan struct{}
+	total       totals
 }
 
 // NewEngine returns an engine that sends nothing until Run.
 func NewEngine(cfg Config) *Engine {
-	transport := &http.Transport{
-		MaxIdleConnsPerHost: cfg.Senders, MaxConnsPerHost: cfg.Senders, IdleConnTimeout: 30 * time.Second,
-		DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+	dial := cfg.Dial
+	if dial == nil {
+		dial = dialer(cfg.PrivateTargets)
 	}
-	return &Engine{
-		cfg: cfg, now: time.Now, random: rand.New(rand.NewPCG(cfg.Seed, cfg.Seed)),
+	e := &Engine{
+		cfg: cfg, dial: dial, wake: make(chan struct{}, 1),
 		client: &http.Client{
-			Transport: transport, Timeout: AttemptTimeout,
+			Transport: &http.Transport{
+				DialContext: dial, MaxIdleConnsPerHost: cfg.Senders, IdleConnTimeout: 30 * time.Second,
+			},
 			// A redirect is an answer that is not 2xx, like any other.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		byID: make(map[string]*Delivery), byCode: make(map[string]int), wake: make(chan struct{}, 1),
 	}
+	e.Reset()
+	return e
 }
 
-// Add queues a new delivery of a finished task.
-func (e *Engine) Add(taskID string, body []byte) string {
+// Reset forgets everything but what NewEngine was told. Requests under way end
+// unrecorded.
+func (e *Engine) Reset() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.next++
-	d := &Delivery{ID: fmt.Sprintf("wh_%d_%s", e.next, taskID), TaskID: taskID, State: Pending, CreatedAt: e.now(), body: body}
+	e.url, e.secrets, e.faults, e.paused = e.cfg.URL, slices.Clone(e.cfg.Secrets), Faults{}, false
+	e.random = mathrand.New(mathrand.NewPCG(e.cfg.Seed, e.cfg.Seed))
+	e.byID, e.order, e.queue = make(map[string]*Delivery), nil, nil
+	e.redelivered, e.total = nil, newTotals()
+}
+
+// Add queues the delivery of a subject and returns the delivery's id.
+func (e *Engine) Add(subject Subject) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	d := &Delivery{ID: "wh_" + strings.ToLower(rand.Text()), TaskID: subject.ID(), CreatedAt: time.Now(), subject: subject}
+	full := e.total.states[Pending] >= e.cfg.MaxLog
 	e.makeRoom()
 	e.byID[d.ID] = d
 	e.order = append(e.order, d)
-	delay := time.Duration(e.faults.DelayMs) * time.Millisecond
-	if e.faults.Disorder > 0 {
-		delay += time.Duration(e.random.IntN(e.faults.Disorder+1)) * time.Millisecond
-	}
-	switch reason := e.undeliverable(); {
-	case reason != "":
-		d.State, d.LastError, d.EndedAt = Dead, reason, e.now()
-	case e.random.Float64() < e.faults.Drop:
-		d.State = Dropped
+	switch {
+	case full:
+		d.LastError = errLogFull
+		e.become(d, Dropped)
+	case e.faults.Drop > 0 && e.random.Float64() < e.faults.Drop:
+		e.become(d, Dropped)
 	default:
-		e.enqueue(d, delay)
+		e.become(d, Pending)
+		e.enqueue(d, e.firstDelay())
 	}
 	return d.ID
 }
 
-// makeRoom forgets the oldest deliveries that have ended.
+// makeRoom forgets the oldest tenth of a full log, as far as it has ended.
 func (e *Engine) makeRoom() {
-	if len(e.order) < e.cfg.MaxLog {
+	if len(e.order) < e.cfg.MaxLog || len(e.order)-e.total.states[Pending] < e.cfg.MaxLog/10 {
 		return
 	}
-	keep := e.order[:0]
 	excess := len(e.order) - e.cfg.MaxLog*9/10
-	for _, d := range e.order {
-		if excess > 0 && d.State != Pending {
-			delete(e.byID, d.ID)
-			excess--
-			continue
+	e.order = slices.DeleteFunc(e.order, func(d *Delivery) bool {
+		if excess == 0 || d.State == Pending {
+			return false
 		}
-		keep = append(keep, d)
-	}
-	e.order = keep
+		excess--
+		e.total.forgotten++
+		delete(e.byID, d.ID)
+		return true
+	})
 }
 
-// undeliverable is why the target can never be delivered to, or "".
-func (e *Engine) undeliverable() string {
-	target, err := url.Parse(e.cfg.URL)
-	switch {
-	case e.cfg.URL == "":
-		return "no webhook is registered"
-	case err != nil || target.Host == "":
-		return "the registered URL is not one"
-	case e.cfg.PrivateTargets:
-		return ""
-	case target.Scheme != "https":
-		return "the target is not https"
+// become moves a delivery to a state, and the totals with it.
+func (e *Engine) become(d *Delivery, s State) {
+	if d.State != "" {
+		e.total.states[d.State]--
 	}
-	ip := net.ParseIP(target.Hostname())
-	if target.Hostname() == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsPrivate() || ip.IsLinkLocalUnicast() || ip.IsUnspecified()) {
-		return "the target is not a public address"
+	e.total.states[s]++
+	d.State, d.EndedAt = s, time.Time{}
+	if s == Delivered || s == Dead {
+		d.EndedAt = time.Now()
 	}
-	return ""
 }
 
 func (e *Engine) enqueue(d *Delivery, wait time.Duration) {
-	d.due = e.now().Add(wait)
+	d.NextAttemptAt = time.Now().Add(wait)
 	heap.Push(&e.queue, d)
 	e.signal()
 }
@@ -157,19 +155,30 @@ func (e *Engine) signal() {
 	}
 }
 
-// Run sends until ctx ends, then lets the attempts under way finish.
+// Run sends until ctx ends, then lets the attempts under way finish, which it
+// cuts short after two seconds.
 func (e *Engine) Run(ctx context.Context) {
+	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
 	work := make(chan *Delivery)
 	var senders sync.WaitGroup
 	for range e.cfg.Senders {
 		senders.Go(func() {
 			for d := range work {
-				e.attempt(d)
+				e.attempt(sending, d)
 			}
 		})
 	}
-	defer senders.Wait()
-	defer close(work)
+	e.dispatch(ctx, work)
+	close(work)
+	grace := time.AfterFunc(stopGrace, cancel)
+	senders.Wait()
+	grace.Stop()
+	e.client.CloseIdleConnections()
+}
+
+// dispatch hands out what is due until ctx ends.
+func (e *Engine) dispatch(ctx context.Context, work chan<- *Delivery) {
 	for {
 		d, wait := e.takeDue()
 		if d != nil {
@@ -200,162 +209,122 @@ func (e *Engine) takeDue() (*Delivery, time.Duration) {
 	if e.paused || len(e.queue) == 0 {
 		return nil, idle
 	}
-	if wait := e.queue[0].due.Sub(e.now()); wait > 0 {
+	if wait := time.Until(e.queue[0].NextAttemptAt); wait > 0 {
 		return nil, min(wait, idle)
 	}
 	e.underWay++
-	return heap.Pop(&e.queue).(*Delivery), 0
+	d := heap.Pop(&e.queue).(*Delivery)
+	d.NextAttemptAt = time.Time{}
+	return d, 0
 }
 
-// attempt makes one attempt and decides what comes next.
-func (e *Engine) attempt(d *Delivery) {
+// attempt makes one attempt and records what came of it.
+func (e *Engine) attempt(ctx context.Context, d *Delivery) {
 	e.mu.Lock()
-	target, secrets := e.cfg.URL, e.cfg.Secrets
-	twice := e.random.Float64() < e.faults.Duplicate
-	lose := e.random.Float64() < e.faults.Lose
+	r := request{target: e.url, secrets: e.secrets, id: d.ID, mishaps: e.draw()}
 	e.mu.Unlock()
+	r.body = d.subject.Body()
 
+	began := time.Now()
+	var twin Answer
 	var other sync.WaitGroup
-	if twice {
-		other.Go(func() { e.count(d, e.send(context.Background(), target, secrets, d.ID, d.body, nil)) })
+	if r.duplicate {
+		other.Go(func() { twin = e.send(ctx, r) })
 	}
-	answer := e.send(context.Background(), target, secrets, d.ID, d.body, nil)
+	first := e.send(ctx, r)
 	other.Wait()
-	e.count(d, answer)
-	if lose && answer.delivered() {
-		answer = Answer{Err: "the answer was lost (a fault)", Took: answer.Took}
+	answers := []Answer{first}
+	if r.duplicate {
+		answers = append(answers, twin)
 	}
+	if r.repeat && first.delivered() {
+		answers = append(answers, e.send(ctx, r))
+	}
+	if r.lose && first.delivered() {
+		first = Answer{Err: "the answer was lost (a fault)", TookMs: first.TookMs}
+	}
+	e.settle(d, began, first, answers)
+}
 
+// settle records an attempt, whose outcome is first, and decides what comes
+// next. The answers are those of all requests that it took.
+func (e *Engine) settle(d *Delivery, began time.Time, first Answer, answers []Answer) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.underWay--
-	d.Attempts++
-	d.Total++
-	d.LastCode, d.LastError = answer.Code, answer.Err
+	if e.byID[d.ID] != d {
+		return // there was a reset
+	}
+	if first.hopeless { // nothing was sent
+		d.LastCode, d.LastError = 0, first.Err
+		e.become(d, Dead)
+		return
+	}
+	for _, a := range answers {
+		e.total.count(a)
+	}
+	e.total.attempts++
+	d.Sends += len(answers)
+	d.note(began, first)
 	switch {
-	case answer.delivered():
-		d.State, d.EndedAt = Delivered, e.now()
-	case d.Attempts >= MaxAttempts:
-		d.State, d.EndedAt = Dead, e.now()
+	case first.delivered():
+		e.become(d, Delivered)
+	case d.Attempts >= e.cfg.Contract.MaxAttempts:
+		e.become(d, Dead)
 	default:
-		e.enqueue(d, time.Duration(float64(Wait(d.Attempts, e.random))/e.cfg.TimeScale))
+		e.enqueue(d, e.scaled(e.cfg.Contract.Wait(d.Attempts, e.random)))
 	}
 }
 
-func (e *Engine) count(d *Delivery, a Answer) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.sends++
-	d.Sends++
-	code := "none"
-	if a.Code != 0 {
-		code = strconv.Itoa(a.Code)
-	}
-	e.byCode[code]++
-	if len(e.answerTimes) < 1_000_000 {
-		e.answerTimes = append(e.answerTimes, a.Took)
-	}
-}
-
-// Answer is what a receiver answered to one request.
-type Answer struct {
-	Code int           `json:"status"` // 0 when there was none
-	Err  string        `json:"error,omitempty"`
-	Took time.Duration `json:"took"`
-}
-
-func (a Answer) delivered() bool { return a.Code >= 200 && a.Code < 300 }
-
-// Send makes one request outside the log, with the secrets valid now: a
-// dashboard's test delivery, or bytes of the caller's choice. Headers given
-// here replace the engine's own.
-func (e *Engine) Send(ctx context.Context, id string, body []byte, headers map[string]string) Answer {
-	e.mu.Lock()
-	target, secrets := e.cfg.URL, e.cfg.Secrets
-	e.mu.Unlock()
-	return e.send(ctx, target, secrets, id, body, headers)
-}
-
-func (e *Engine) send(ctx context.Context, target string, secrets []string, id string, body []byte, headers map[string]string) Answer {
-	began := e.now()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
-	if err != nil {
-		return Answer{Err: err.Error()}
-	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("User-Agent", "Answerline-Webhooks/1.0 (simulator)")
-	request.Header.Set("Webhook-Id", id)
-	request.Header.Set("Webhook-Signature", Sign(secrets, e.now(), body))
-	for name, value := range headers {
-		request.Header.Set(name, value)
-	}
-	response, err := e.client.Do(request)
-	took := e.now().Sub(began)
-	if err != nil {
-		return Answer{Err: err.Error(), Took: took}
-	}
-	defer response.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10)) // so that the connection can be kept
-	answer := Answer{Code: response.StatusCode, Took: took}
-	if !answer.delivered() {
-		answer.Err = response.Status
-	}
-	return answer
-}
-
-// Sign makes the Webhook-Signature header: the time, and one v1 for each
-// secret. It is written out here, not shared with the receiver's code, so that
-// each is a check on the other.
-func Sign(secrets []string, at time.Time, body []byte) string {
-	stamp := strconv.FormatInt(at.Unix(), 10)
-	items := []string{"t=" + stamp}
-	for _, secret := range secrets {
-		mac := hmac.New(sha256.New, []byte(secret))
-		mac.Write([]byte(stamp + "."))
-		mac.Write(body)
-		items = append(items, "v1="+hex.EncodeToString(mac.Sum(nil)))
-	}
-	return strings.Join(items, ",")
+func (e *Engine) scaled(d time.Duration) time.Duration {
+	return time.Duration(float64(d) / e.cfg.TimeScale)
 }
 
 // The reasons why a redelivery is refused.
 var (
-	ErrUnknown  = errors.New("no such delivery")
+	ErrUnknown  = errors.New("there is no such delivery")
 	ErrPending  = errors.New("the delivery is pending: it is still retrying by itself")
+	ErrGone     = errors.New("what the delivery is about is no longer kept")
 	ErrTooOften = errors.New("too many redeliveries in this hour")
 )
 
-// Redeliver sends an ended delivery again at once, with a fresh set of attempts.
+// Redeliver sends an ended delivery again at once, under its id, with a fresh
+// set of attempts.
 func (e *Engine) Redeliver(id string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	d := e.byID[id]
-	hour := time.Duration(float64(time.Hour) / e.cfg.TimeScale)
-	e.redelivered = slices.DeleteFunc(e.redelivered, func(at time.Time) bool { return e.now().Sub(at) > hour })
+	d, hourAgo := e.byID[id], time.Now().Add(-e.scaled(time.Hour))
+	e.redelivered = slices.DeleteFunc(e.redelivered, hourAgo.After)
 	switch {
 	case d == nil:
 		return ErrUnknown
 	case d.State == Pending:
 		return ErrPending
+	case !d.subject.Kept():
+		return ErrGone
 	case len(e.redelivered) >= e.cfg.RedeliverLimit:
 		return ErrTooOften
 	}
-	e.redelivered = append(e.redelivered, e.now())
-	d.State, d.Attempts, d.EndedAt = Pending, 0, time.Time{}
+	e.redelivered = append(e.redelivered, time.Now())
+	e.total.redelivered++
+	d.Attempts = 0
+	e.become(d, Pending)
 	e.enqueue(d, 0)
 	return nil
 }
 
-// Set changes the target and the secrets; nil leaves each as it is.
-func (e *Engine) Set(target *string, secrets []string) {
+// SetURL registers another target; what is pending goes there from now on.
+func (e *Engine) SetURL(target string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if target != nil {
-		e.cfg.URL = *target
-	}
-	if secrets != nil {
-		e.cfg.Secrets = slices.Clone(secrets)
-	}
+	e.url = target
+}
+
+// SetSecrets replaces the valid secrets.
+func (e *Engine) SetSecrets(secrets []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.secrets = slices.Clone(secrets)
 }
 
 // SetFaults replaces the faults.
@@ -365,88 +334,17 @@ func (e *Engine) SetFaults(f Faults) {
 	e.faults = f
 }
 
+// Faults returns the faults.
+func (e *Engine) Faults() Faults {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.faults
+}
+
 // Pause stops new attempts, or lets them go on.
 func (e *Engine) Pause(paused bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.paused = paused
 	e.signal()
-}
-
-// Idle reports whether nothing is pending.
-func (e *Engine) Idle() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return len(e.queue) == 0 && e.underWay == 0
-}
-
-// List returns the deliveries in a state, or all of them, the newest first.
-func (e *Engine) List(state State, limit int) []Delivery {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	list := []Delivery{}
-	for _, d := range slices.Backward(e.order) {
-		if len(list) < limit && (state == "" || d.State == state) {
-			list = append(list, *d)
-		}
-	}
-	return list
-}
-
-// Report sums the log up; in detail it names every task.
-func (e *Engine) Report(detail bool) Report {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	r := Report{Sends: e.sends, ByCode: make(map[string]int, len(e.byCode)), AnswerMs: quantiles(e.answerTimes)}
-	for code, n := range e.byCode {
-		r.ByCode[code] = n
-	}
-	if detail {
-		r.TaskIDs = make(map[State][]string)
-	}
-	for _, d := range e.order {
-		switch d.State {
-		case Pending:
-			r.Pending++
-		case Delivered:
-			r.Delivered++
-		case Dead:
-			r.Dead++
-		case Dropped:
-			r.Dropped++
-		}
-		if detail {
-			r.TaskIDs[d.State] = append(r.TaskIDs[d.State], d.TaskID)
-			r.Deliveries = append(r.Deliveries, *d)
-		}
-	}
-	return r
-}
-
-func quantiles(times []time.Duration) map[string]float64 {
-	result := make(map[string]float64)
-	if len(times) == 0 {
-		return result
-	}
-	sorted := slices.Clone(times)
-	slices.SortFunc(sorted, func(a, b time.Duration) int { return cmp.Compare(a, b) })
-	for name, q := range map[string]float64{"p50": .5, "p99": .99, "max": 1} {
-		at := sorted[int(q*float64(len(sorted)-1))]
-		result[name] = float64(at.Microseconds()) / 1000
-	}
-	return result
-}
-
-// dueQueue is a heap of deliveries by their due time.
-type dueQueue []*Delivery
-
-func (q dueQueue) Len() int           { return len(q) }
-func (q dueQueue) Less(i, j int) bool { return q[i].due.Before(q[j].due) }
-func (q dueQueue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
-func (q *dueQueue) Push(x any)        { *q = append(*q, x.(*Delivery)) }
-func (q *dueQueue) Pop() any {
-	last := len(*q) - 1
-	d := (*q)[last]
-	*q = (*q)[:last]
-	return d
 }
