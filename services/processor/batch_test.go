@@ -1,0 +1,209 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/catchwater/catchwater/pkg/inbox"
+	"github.com/catchwater/catchwater/pkg/pgtest"
+)
+
+// scripted is a projection that does to each row what its body says, and writes
+// the row's key to the table applied.
+type scripted struct{ calls *[]int }
+
+func (s scripted) Apply(ctx context.Context, tx pgx.Tx, rows []inbox.Row) (map[int64]error, error) {
+	*s.calls = append(*s.calls, len(rows))
+	failed := make(map[int64]error)
+	for _, row := range rows {
+		switch string(row.Body) {
+		case "fail":
+			failed[row.ID] = errors.New("not today")
+			continue
+		case "permanent":
+			failed[row.ID] = &inbox.PermanentError{Err: errors.New("never")}
+			continue
+		case "panic":
+			panic("a defect")
+		case "refused":
+			if _, err := tx.Exec(ctx, "select 1/0"); err != nil {
+				return nil, fmt.Errorf("apply: %w", err)
+			}
+		case "down":
+			return nil, errors.New("the connection broke")
+		}
+		if _, err := tx.Exec(ctx, "insert into applied (key) values ($1)", row.EventKey); err != nil {
+			return nil, err
+		}
+	}
+	return failed, nil
+}
+
+type fixture struct {
+	*batcher
+	t     *testing.T
+	store *inbox.Store
+	calls []int
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	pool := pgtest.Pool(t, pgtest.New(t))
+	if _, err := pool.Exec(t.Context(), "create table applied (key text primary key)"); err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{t: t, store: inbox.NewStore(pool, 0)}
+	f.batcher = &batcher{
+		db: pool, timeout: 10 * time.Second, maxAttempts: 2, retryBase: time.Hour, retryMax: 2 * time.Hour,
+		projections: map[string]Projection{"answers": scripted{&f.calls}, "other": none{}},
+		metrics:     newMetrics(prometheus.NewRegistry(), func() bool { return true }),
+	}
+	return f
+}
+
+func (f *fixture) insert(source string, bodies ...string) []int64 {
+	f.t.Helper()
+	var deliveries []inbox.Delivery
+	for n, body := range bodies {
+		deliveries = append(deliveries, inbox.Delivery{
+			Source: source, EventKey: fmt.Sprintf("%s-%d-%s", source, n, body), Origin: inbox.FromDelivery, Body: []byte(body),
+		})
+	}
+	results, err := f.store.Insert(f.t.Context(), deliveries)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var ids []int64
+	for _, r := range results {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+func (f *fixture) process(ids []int64) (outcome, error) {
+	return f.run(f.t.Context(), func(ctx context.Context, tx pgx.Tx) ([]inbox.Row, error) { return inbox.ClaimIDs(ctx, tx, ids) }, nil)
+}
+
+func (f *fixture) text(sql string, args ...any) string {
+	f.t.Helper()
+	var text *string
+	tx, err := f.db.Begin(f.t.Context())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if err := tx.QueryRow(f.t.Context(), sql, args...).Scan(&text); err != nil {
+		f.t.Fatal(err)
+	}
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+const states = "select string_agg(state || ' ' || attempts, ', ' order by id) from inbox"
+
+func TestABadRowOfEachKindFailsAlone(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ids := f.insert("answers", "ok", "refused", "ok", "panic", "fail", "permanent", "ok")
+	result, err := f.process(ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(result.rows) != 7 || len(result.failures) != 4 {
+		t.Errorf("%d rows, %d failures: %v", len(result.rows), len(result.failures), result.failures)
+	}
+	if got, want := f.text(states), "processed 1, pending 1, processed 1, pending 1, pending 1, quarantined 1, processed 1"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got := f.text("select count(*)::text from applied"); got != "3" {
+		t.Errorf("%s rows were applied, want 3", got)
+	}
+	if got := f.text("select last_error from inbox where event_key like '%panic'"); got != "the projection panicked: a defect" {
+		t.Errorf("the panic's row says %q", got)
+	}
+	// Put off by about an hour, they are not claimed.
+	if result, err = f.process(ids); err != nil || len(result.rows) != 0 {
+		t.Errorf("rows that are put off were claimed: %v, %v", result.rows, err)
+	}
+}
+
+func TestTheLastAttemptQuarantines(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.maxAttempts = 1
+	ids := f.insert("answers", "fail")
+	if _, err := f.process(ids); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.text(states); got != "quarantined 1" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestABrokenConnectionChangesNothing(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ids := f.insert("answers", "ok", "down", "ok")
+	if _, err := f.process(ids); err == nil {
+		t.Fatal("no error")
+	}
+	if got := f.text(states); got != "pending 0, pending 0, pending 0" {
+		t.Errorf("got %s", got)
+	}
+	if got := f.text("select count(*)::text from applied"); got != "0" {
+		t.Errorf("%s rows were applied", got)
+	}
+}
+
+func TestSourcesOfOneBatch(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ids := slices.Concat(f.insert("answers", "ok"), f.insert("other", "anything"), f.insert("unknown", "x"))
+	if _, err := f.process(ids); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := f.text(states), "processed 1, processed 1, pending 1"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestBackOffDoublesUpToItsLimit(t *testing.T) {
+	t.Parallel()
+	b := &batcher{retryBase: time.Second, retryMax: 5 * time.Minute}
+	for attempts, longest := range map[int]time.Duration{0: time.Second, 1: 2 * time.Second, 5: 32 * time.Second, 9: 5 * time.Minute, 500: 5 * time.Minute} {
+		for range 100 {
+			if wait := b.backOff(attempts); wait > longest || wait < longest/2 {
+				t.Fatalf("after %d attempts: %s, want %s to %s", attempts, wait, longest/2, longest)
+			}
+		}
+	}
+}
+
+func TestWatermark(t *testing.T) {
+	t.Parallel()
+	var w watermark
+	now := time.Unix(1_000_000, 0)
+	if from := w.from(now); !from.Equal(time.Unix(0, 0)) {
+		t.Errorf("the first scan begins at %s", from)
+	}
+	w.nothingDue(now)
+	if from := w.from(now.Add(time.Second)); !from.Equal(now.Add(-watermarkSlack)) {
+		t.Errorf("after an empty scan the next begins at %s", from)
+	}
+	w.nothingDue(now.Add(-time.Hour)) // a slow one that began before
+	if from := w.from(now.Add(2 * time.Second)); !from.Equal(now.Add(-watermarkSlack)) {
+		t.Errorf("the watermark went back to %s", from)
+	}
+	if from := w.from(now.Add(fullScanEvery)); !from.Equal(time.Unix(0, 0)) {
+		t.Errorf("the full scan begins at %s", from)
+	}
+}
