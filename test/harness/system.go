@@ -34,6 +34,7 @@ type System struct {
 	postgres   pgserver.Options
 	configPath string
 	natsPort   int
+	database   string
 	databases  map[string]string // a service's own URL, where it is not the usual one
 }
 
@@ -53,7 +54,7 @@ func New(t testing.TB) *System {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &System{T: t, Dir: dir, databases: make(map[string]string)}
+	s := &System{T: t, Dir: dir, database: "postgres", databases: make(map[string]string)}
 	s.postgres = pgserver.Options{
 		Binaries: binaries, DataDir: filepath.Join(dir, "postgres"), Port: s.Port(),
 		Settings: map[string]string{"fsync": "off", "max_connections": "200"},
@@ -133,8 +134,17 @@ func (s *System) roleURL(service string) string {
 	if custom := s.databases[service]; custom != "" {
 		return custom
 	}
-	return s.Postgres.UserURL("postgres", "catchwater_"+service, rolePassword)
+	return s.RoleURL("catchwater_" + service)
 }
+
+// RoleURL is the connection string of a service's role.
+func (s *System) RoleURL(role string) string {
+	return s.Postgres.UserURL(s.database, role, rolePassword)
+}
+
+// UseDatabase gives services started from now on another database of the
+// cluster.
+func (s *System) UseDatabase(name string) { s.database = name }
 
 // Configure writes the sources file that services started from now on read.
 func (s *System) Configure(yaml string) {
