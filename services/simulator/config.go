@@ -35,7 +35,7 @@ type Config struct {
 	Rate           float64       `name:"rate" env:"SIMULATOR_RATE" default:"0" help:"Tasks a second that the simulator makes by itself (0 to 1000)."`
 	Senders        int           `name:"senders" env:"SIMULATOR_SENDERS" default:"64" help:"Deliveries under way at a time (1 to 4096)."`
 	AttemptTimeout time.Duration `name:"attempt-timeout" env:"SIMULATOR_ATTEMPT_TIMEOUT" default:"15s" help:"How long a receiver has to answer, in real time (1ms to 10m)."`
-	PrivateTargets bool          `name:"private-targets" env:"SIMULATOR_PRIVATE_TARGETS" default:"true" negatable:"" help:"Deliver to http and to private addresses, as a local simulator must; the real provider marks these dead at once."`
+	PrivateTargets bool          `name:"allow-private-targets" env:"SIMULATOR_ALLOW_PRIVATE_TARGETS" default:"true" negatable:"" help:"Deliver to http and to private addresses, as a local simulator must: true unless said otherwise. The real provider marks these dead at once."`
 	RedeliverLimit int           `name:"redeliver-limit" env:"SIMULATOR_REDELIVER_LIMIT" default:"100" help:"Redeliveries an hour, before the time scale."`
 	MaxLog         int           `name:"max-log" env:"SIMULATOR_MAX_LOG" default:"250000" help:"Deliveries, and tasks, kept; the oldest ended ones make room (at least 1000). Each takes about 1 KB, whatever its body's size."`
 	Seed           uint64        `name:"seed" env:"SIMULATOR_SEED" default:"1" help:"Seed of everything random but ids."`

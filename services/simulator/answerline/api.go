@@ -123,10 +123,13 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// credits is what a task that is not final shows.
-type credits struct {
-	ToCharge int `json:"creditsToCharge"`
-	Charged  int `json:"creditsCharged"`
+// created is what a create is answered.
+type created struct {
+	Task    Task `json:"task"`
+	Credits struct {
+		ToCharge int `json:"creditsToCharge"`
+		Charged  int `json:"creditsCharged"`
+	} `json:"credits"`
 }
 
 func (a *API) create(c echo.Context) error {
@@ -148,7 +151,9 @@ func (a *API) create(c echo.Context) error {
 		pause(c.Request().Context(), withheldFor)
 		panic(http.ErrAbortHandler) // net/http closes the connection
 	}
-	return c.JSON(http.StatusCreated, map[string]any{"task": task, "credits": credits{creditsToCharge, 0}})
+	answer := created{Task: task}
+	answer.Credits.ToCharge = creditsToCharge
+	return c.JSON(http.StatusCreated, answer)
 }
 
 // readRequest reads what a task is created with; the message says what is wrong

@@ -4,7 +4,6 @@ import (
 	"container/heap"
 	"context"
 	"crypto/rand"
-	"errors"
 	mathrand "math/rand/v2"
 	"net"
 	"net/http"
@@ -278,73 +277,4 @@ func (e *Engine) settle(d *Delivery, began time.Time, first Answer, answers []An
 
 func (e *Engine) scaled(d time.Duration) time.Duration {
 	return time.Duration(float64(d) / e.cfg.TimeScale)
-}
-
-// The reasons why a redelivery is refused.
-var (
-	ErrUnknown  = errors.New("there is no such delivery")
-	ErrPending  = errors.New("the delivery is pending: it is still retrying by itself")
-	ErrGone     = errors.New("what the delivery is about is no longer kept")
-	ErrTooOften = errors.New("too many redeliveries in this hour")
-)
-
-// Redeliver sends an ended delivery again at once, under its id, with a fresh
-// set of attempts.
-func (e *Engine) Redeliver(id string) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	d, hourAgo := e.byID[id], time.Now().Add(-e.scaled(time.Hour))
-	e.redelivered = slices.DeleteFunc(e.redelivered, hourAgo.After)
-	switch {
-	case d == nil:
-		return ErrUnknown
-	case d.State == Pending:
-		return ErrPending
-	case !d.subject.Kept():
-		return ErrGone
-	case len(e.redelivered) >= e.cfg.RedeliverLimit:
-		return ErrTooOften
-	}
-	e.redelivered = append(e.redelivered, time.Now())
-	e.total.redelivered++
-	d.Attempts = 0
-	e.become(d, Pending)
-	e.enqueue(d, 0)
-	return nil
-}
-
-// SetURL registers another target; what is pending goes there from now on.
-func (e *Engine) SetURL(target string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.url = target
-}
-
-// SetSecrets replaces the valid secrets.
-func (e *Engine) SetSecrets(secrets []string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.secrets = slices.Clone(secrets)
-}
-
-// SetFaults replaces the faults.
-func (e *Engine) SetFaults(f Faults) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.faults = f
-}
-
-// Faults returns the faults.
-func (e *Engine) Faults() Faults {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.faults
-}
-
-// Pause stops new attempts, or lets them go on.
-func (e *Engine) Pause(paused bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.paused = paused
-	e.signal()
 }

@@ -8,14 +8,14 @@ import (
 
 // Faults are what goes wrong with deliveries on purpose. Ratios are from 0 to 1.
 type Faults struct {
-	Drop      float64 `json:"drop"`      // deliveries that are never sent
-	Duplicate float64 `json:"duplicate"` // attempts that are sent twice, at once
-	Repeat    float64 `json:"repeat"`    // deliveries that are sent again after the 2xx
-	Lose      float64 `json:"lose"`      // attempts whose 2xx is taken for a lost answer
-	Abort     float64 `json:"abort"`     // attempts whose connection is closed once the body is sent
-	BadSign   float64 `json:"badSignature"`
-	DelayMs   int     `json:"delayMs"`    // before a delivery's first attempt, in real time
-	Disorder  int     `json:"disorderMs"` // at random up to this, on top
+	Drop      float64 `json:"drop"`         // deliveries that are never sent
+	Duplicate float64 `json:"duplicate"`    // attempts that are sent twice, at once
+	Repeat    float64 `json:"repeat"`       // deliveries that are sent again after the 2xx
+	Lose      float64 `json:"lose"`         // attempts whose 2xx is taken for a lost answer
+	Abort     float64 `json:"abort"`        // attempts whose connection is closed once the body is sent
+	BadSign   float64 `json:"badSignature"` // attempts that are signed over other bytes
+	DelayMs   int     `json:"delayMs"`      // before a delivery's first attempt, in real time
+	Disorder  int     `json:"disorderMs"`   // at random up to this, on top
 	// SkewSeconds is how far the provider's clock is wrong when it signs; behind
 	// when negative.
 	SkewSeconds int `json:"skewSeconds"`
