@@ -589,7 +589,7 @@ func hard29(t *testing.T, h hard) {
 
 func hard30(t *testing.T, h hard) {
 	body := []byte(`{"thirty":30}`)
-	expect(t, bare(t, h.ingress.Addr, "plain", body, "User-Agent", "caf\xe9 \x80\xff"), 204)
+	expect(t, bare(t, h.ingress.Addr, "plain", body, "User-Agent", "caf\xe9 \x80\xff", "Traceparent", "00-\xff"), 204)
 	h.stored(t, "plain", body, "processed")
 	conn := dial(t, h.ingress.Addr)
 	fmt.Fprintf(conn, "POST /hooks/plain HTTP/1.1\r\nHost: x\r\nX-Filler: %s\r\nContent-Length: 0\r\n\r\n", strings.Repeat("x", 80<<10))

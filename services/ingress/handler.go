@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -114,9 +115,22 @@ func (h *handler) receive(c echo.Context, target endpoint) answer {
 		Origin:      inbox.FromDelivery,
 		Body:        content.signed,
 		Headers:     target.source.Keep(r.Header),
-		Traceparent: r.Header.Get("Traceparent"),
+		Traceparent: traceparent(r.Header),
 		Quarantine:  identity.Quarantine,
 	})
+}
+
+// w3cTraceparent is version 00 of the W3C trace context, and what a later one
+// must begin with.
+var w3cTraceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+
+// traceparent is the request's trace context, or empty where it is not one: the
+// header is not signed, so it may hold anything.
+func traceparent(h http.Header) string {
+	if text := h.Get("Traceparent"); w3cTraceparent.MatchString(text) {
+		return text
+	}
+	return ""
 }
 
 // bodyAnswer is the answer to a request whose body could not be read.

@@ -88,6 +88,9 @@ func (s *System) StartPostgres() {
 		s.T.Fatal(err)
 	}
 	s.Postgres = server
+	if s.DB != nil {
+		s.DB.Reset() // its connections were to the server that stopped
+	}
 }
 
 // StopPostgres stops the cluster, its clients notwithstanding.
