@@ -43,14 +43,25 @@ func reject(reason Reason, format string, args ...any) *Rejection {
 	return &Rejection{Reason: reason, Detail: fmt.Sprintf(format, args...)}
 }
 
+// Each header line, and each Ed25519 signature, costs a pass over the body, and
+// a forger may send many of both. Senders send one line, and in it a signature
+// for each of two or three secrets and versions.
+const (
+	maxLines      = 8
+	maxSignatures = 16
+)
+
 // Verify returns nil when any signature in any header of the scheme's name was
 // made over body with any of the keys, and its time is within the tolerance;
 // else a *Rejection. Time is judged after the signature, so Expired and Ahead
 // are only ever said of authentic deliveries.
 func (v *Verifier) Verify(h http.Header, body []byte, keys []Key, now time.Time) error {
 	lines := h.Values(v.scheme.Header)
-	if len(lines) == 0 {
+	switch {
+	case len(lines) == 0:
 		return reject(Missing, "there is no %s header", v.scheme.Header)
+	case len(lines) > maxLines:
+		return reject(Malformed, "there are %d %s headers, more than %d", len(lines), v.scheme.Header, maxLines)
 	}
 	var worst *Rejection
 	for _, line := range lines {
@@ -130,8 +141,11 @@ func (v *Verifier) read(line string) (stamp *string, signatures [][]byte, reject
 			}
 		}
 	}
-	if len(signatures) == 0 {
+	switch {
+	case len(signatures) == 0:
 		return nil, nil, reject(Malformed, "%s has no readable signature", v.scheme.Header)
+	case len(signatures) > maxSignatures:
+		return nil, nil, reject(Malformed, "%s has %d signatures, more than %d", v.scheme.Header, len(signatures), maxSignatures)
 	}
 	return stamp, signatures, nil
 }

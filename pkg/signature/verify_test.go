@@ -3,6 +3,7 @@ package signature
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +98,24 @@ func TestHardInput09_AnyGoodEntryUnderAnySecretAccepts(t *testing.T) {
 		if err := v.Verify(http.Header{"S": lines}, []byte("body"), []Key{other, key}, now); err != nil {
 			t.Errorf("%q: %v", lines, err)
 		}
+	}
+}
+
+func TestForgedCandidatesAreFew(t *testing.T) {
+	t.Parallel()
+	v, key := verifier(t, stripeLike("S"))
+	good := signed(t, v, "body", now, key).Get("S")
+	for _, lines := range [][]string{
+		append(slices.Repeat([]string{"t=1,v1=00"}, maxLines), good),
+		{good + strings.Repeat(",v1=00", maxSignatures)},
+	} {
+		if got := reason(v.Verify(http.Header{"S": lines}, []byte("body"), []Key{key}, now)); got != Malformed {
+			t.Errorf("%d lines, %d bytes in the first: %q, want malformed", len(lines), len(lines[0]), got)
+		}
+	}
+	lines := append(slices.Repeat([]string{"t=1,v1=00"}, maxLines-1), good+strings.Repeat(",v1=00", maxSignatures-1))
+	if err := v.Verify(http.Header{"S": lines}, []byte("body"), []Key{key}, now); err != nil {
+		t.Errorf("as many as are read: %v", err)
 	}
 }
 
