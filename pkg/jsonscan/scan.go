@@ -107,9 +107,6 @@ func (s *scanner) peek() byte {
 // value reads a value at a depth. Bit i of active says that path i has led
 // here so far.
 func (s *scanner) value(depth int, active uint64) error {
-	if depth > MaxDepth {
-		return s.fail("arrays and objects are nested too deep")
-	}
 	start := s.pos
 	kind, err := s.any(depth, active)
 	if err != nil {
@@ -126,6 +123,8 @@ func (s *scanner) value(depth int, active uint64) error {
 
 func (s *scanner) any(depth int, active uint64) (Kind, error) {
 	switch c := s.peek(); {
+	case depth == MaxDepth && (c == '{' || c == '['):
+		return Missing, s.fail("arrays and objects are nested too deep")
 	case c == '{':
 		return Object, s.object(depth, active)
 	case c == '[':

@@ -69,7 +69,7 @@ func TestScanRefuses(t *testing.T) {
 			t.Errorf("%q: got %v, want a syntax error at byte %d", doc, err, offset)
 		}
 	}
-	if _, err := Scan([]byte(strings.Repeat("[", MaxDepth+2) + strings.Repeat("]", MaxDepth+2))); err == nil {
+	if _, err := Scan([]byte(strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1))); err == nil {
 		t.Error("nesting beyond the limit was taken")
 	}
 	if _, err := Scan([]byte(strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth))); err != nil {
