@@ -1,6 +1,8 @@
 package source
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -10,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 
@@ -30,12 +33,15 @@ func Load(path string) (*Config, error) {
 func Parse(file string, data []byte) (*Config, error) {
 	tree, err := parser.ParseBytes(data, 0)
 	if err != nil {
-		return nil, fmt.Errorf("%s: not YAML: %w", file, err)
+		return nil, notYAML(file, err)
 	}
 	r := &reader{file: file}
 	if len(tree.Docs) == 0 || tree.Docs[0].Body == nil {
 		r.fail(nil, "sources", "the file is empty; see docs/sources.md")
 		return nil, r.err()
+	}
+	for _, doc := range tree.Docs[1:] {
+		r.fail(doc.Body, "---", "a second document begins before this; put all sources into one")
 	}
 	config := &Config{}
 	r.mapping("", tree.Docs[0].Body, map[string]field{"sources": func(key string, node ast.Node) {
@@ -53,6 +59,16 @@ func Parse(file string, data []byte) (*Config, error) {
 	}
 	slices.SortFunc(config.Sources, func(a, b *Source) int { return strings.Compare(a.Name, b.Name) })
 	return config, nil
+}
+
+// notYAML names the line of a syntax error. It leaves out the lines around it
+// that the parser quotes, since a secret may stand there by mistake.
+func notYAML(file string, err error) error {
+	var syntax *yaml.SyntaxError
+	if !errors.As(err, &syntax) || syntax.Token == nil || syntax.Token.Position == nil {
+		return fmt.Errorf("%s: not YAML: %w", file, err)
+	}
+	return fmt.Errorf("%s:%d: not YAML: %s", file, syntax.Token.Position.Line, syntax.Message)
 }
 
 // sourceName is what may stand in a URL's path, a subject and a metric label.
@@ -79,13 +95,13 @@ func (r *reader) source(name, key string, keyNode, node ast.Node) *Source {
 		Projection: p.projection,
 	}
 	scheme, rules, keep := p.scheme, p.identity, p.keep
-	var schemeNode, secretsNode, keepNode ast.Node
+	var schemeNode, secretsNode, keepNode, toleranceNode, reconcileNode ast.Node
 	rejectStatus := "400"
 	r.mapping(key, node, map[string]field{
 		"preset":        r.text(&s.Preset),
 		"scheme":        func(key string, node ast.Node) { schemeNode = node; r.scheme(key, node, &scheme) },
 		"secrets":       func(key string, node ast.Node) { secretsNode = node; r.secrets(key, node, &s.Secrets) },
-		"tolerance":     r.duration(&scheme.Tolerance, 0),
+		"tolerance":     func(key string, node ast.Node) { toleranceNode = node; r.duration(&scheme.Tolerance, 0)(key, node) },
 		"key":           func(key string, node ast.Node) { r.key(key, node, &rules.key) },
 		"type":          r.refField(&rules.eventType),
 		"subject":       r.refField(&rules.subject),
@@ -97,7 +113,7 @@ func (r *reader) source(name, key string, keyNode, node ast.Node) *Source {
 		"reject_status": choice(r, &rejectStatus, "400", "401"),
 		"gzip":          choice(r, &s.GzipSigned, GzipRefused, GzipDecoded, GzipWire),
 		"keep_headers":  func(key string, node ast.Node) { keepNode = node; r.texts(&keep)(key, node) },
-		"reconcile":     func(key string, node ast.Node) { r.reconcile(key, node, s, p.polls) },
+		"reconcile":     func(key string, node ast.Node) { reconcileNode = node; r.reconcile(key, node, s, p.polls) },
 	})
 	if rejectStatus == "401" {
 		s.RejectStatus = http.StatusUnauthorized
@@ -105,16 +121,20 @@ func (r *reader) source(name, key string, keyNode, node ast.Node) *Source {
 	if secretsNode == nil {
 		r.fail(keyNode, key+".secrets", "name at least one secret, such as secrets: [{env: %s_SECRET}]", strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
 	}
+	if s.Reconcile != nil && !rules.keyIsTaskID() {
+		r.fail(reconcileNode, key+".reconcile", "a result that is asked for is known by its task's id, so key must be [task.id]")
+	}
 	if len(r.errs) > faults {
 		return nil
 	}
 	var err error
 	if s.Verifier, err = scheme.Compile(); err != nil {
-		if schemeNode == nil {
-			schemeNode = keyNode
-		}
-		for _, line := range strings.Split(err.Error(), "\n") {
-			r.fail(schemeNode, key+".scheme", "%s", line)
+		for _, fault := range strings.Split(err.Error(), "\n") {
+			if what, ok := strings.CutPrefix(fault, "tolerance: "); ok && toleranceNode != nil {
+				r.fail(toleranceNode, key+".tolerance", "%s", what)
+				continue
+			}
+			r.fail(cmp.Or(schemeNode, keyNode), key+".scheme", "%s", fault)
 		}
 		return nil
 	}
@@ -135,7 +155,7 @@ func (r *reader) preset(key string, keyNode, node ast.Node) preset {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	found, said := preset{}, false
+	found, said := preset{polls: true, identity: taskRules}, false // so that an unknown one is said once
 	switch node.(type) {
 	case *ast.MappingNode, *ast.MappingValueNode:
 	default:
@@ -148,7 +168,9 @@ func (r *reader) preset(key string, keyNode, node ast.Node) preset {
 		said = true
 		text := ""
 		choice(r, &text, names...)(path, value)
-		found = presets[text]
+		if known, ok := presets[text]; ok {
+			found = known
+		}
 	})
 	if !said {
 		r.fail(keyNode, key+".preset", "name one of %s", strings.Join(names, ", "))
@@ -173,6 +195,9 @@ func (r *reader) scheme(key string, node ast.Node, s *signature.Scheme) {
 	})
 }
 
+// maxKeyParts keeps a source's paths well within what one scan takes.
+const maxKeyParts = 16
+
 // key reads what identifies an event: a list of references, or body_hash.
 func (r *reader) key(key string, node ast.Node, parts *[]keyPart) {
 	*parts = nil
@@ -193,6 +218,9 @@ func (r *reader) key(key string, node ast.Node, parts *[]keyPart) {
 		}
 		*parts = append(*parts, part)
 	})
+	if len(*parts) > maxKeyParts {
+		r.fail(node, key, "it has %d parts; at most %d identify an event", len(*parts), maxKeyParts)
+	}
 	if !slices.ContainsFunc(*parts, func(p keyPart) bool { return !p.optional }) {
 		r.fail(node, key, "at least one part must not be optional")
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -114,6 +115,12 @@ func (r rules) compile() compiledRules {
 	return c
 }
 
+// keyIsTaskID says whether an event is known by its task's id alone, as a task
+// that was submitted is.
+func (r rules) keyIsTaskID() bool {
+	return len(r.key) == 1 && r.key[0].ref == body("task.id")
+}
+
 func (r rules) refs() []ref {
 	refs := []ref{r.eventType, r.subject, r.occurredAt, r.test.ref, r.provisional.ref}
 	for _, part := range r.key {
@@ -131,10 +138,26 @@ type found struct {
 	jsonErr error
 }
 
-// text returns a value's characters exactly: scalars only, and nothing for a
-// value that is missing, null or empty.
+// text returns a value's characters: scalars only, and nothing for a value that
+// is missing, null or empty. A string that is not Unicode is repaired.
 func (f *found) text(r ref) (string, bool) {
-	text := ""
+	text, _ := f.read(r)
+	return text, text != ""
+}
+
+// exact is text, but a string that is not Unicode stays as different from
+// others as its bytes are.
+func (f *found) exact(r ref) (string, bool) {
+	text, raw := f.read(r)
+	if raw != "" {
+		text = raw
+	}
+	return text, text != ""
+}
+
+// read returns a scalar's characters, and what stood there if they had to be
+// repaired.
+func (f *found) read(r ref) (text, raw string) {
 	switch r.kind {
 	case refHeader:
 		if values := f.header.Values(r.name); len(values) == 1 {
@@ -143,21 +166,37 @@ func (f *found) text(r ref) (string, bool) {
 	case refForm:
 		text = f.form.Get(r.name)
 	case refBody:
-		i := slices.IndexFunc(f.paths, func(p jsonscan.Path) bool { return p.String() == r.name })
-		if i < 0 || f.values == nil {
-			return "", false
-		}
-		switch value := f.values[i]; value.Kind {
+		switch value := f.value(r); value.Kind {
 		case jsonscan.String:
 			var repaired bool
 			if text, repaired = value.Text(); repaired {
-				text = string(value.Raw) // as different as the bytes are
+				raw = string(value.Raw)
 			}
 		case jsonscan.Number, jsonscan.Bool:
 			text = string(value.Raw)
 		}
 	}
-	return text, text != ""
+	return text, raw
+}
+
+func (f *found) value(r ref) jsonscan.Value {
+	i := slices.IndexFunc(f.paths, func(p jsonscan.Path) bool { return p.String() == r.name })
+	if i < 0 || f.values == nil {
+		return jsonscan.Value{}
+	}
+	return f.values[i]
+}
+
+// several says whether something stands there that is more than one value.
+func (f *found) several(r ref) bool {
+	switch r.kind {
+	case refHeader:
+		return len(f.header.Values(r.name)) > 1
+	case refBody:
+		kind := f.value(r).Kind
+		return kind == jsonscan.Object || kind == jsonscan.Array
+	}
+	return false
 }
 
 func (f *found) meets(c condition) (string, bool) {
@@ -210,12 +249,14 @@ func (s *Source) eventKey(f *found) (string, error) {
 	}
 	var texts []string
 	for _, part := range s.rules.key {
-		text, ok := f.text(part.ref)
+		text, ok := f.exact(part.ref)
 		switch {
 		case ok && len(s.rules.key) == 1:
 			texts = append(texts, text)
 		case ok:
 			texts = append(texts, strings.NewReplacer(`\`, `\\`, `|`, `\|`).Replace(text))
+		case f.several(part.ref): // not missing either, or different events would be one
+			return "", fmt.Errorf("the delivery's %s is not a single value, so it cannot identify it", part.ref)
 		case part.optional:
 			texts = append(texts, `\-`) // which no text is escaped to
 		case part.ref.kind == refBody && f.jsonErr != nil:
@@ -250,7 +291,7 @@ func readTime(text string) time.Time {
 		if !(seconds > 0 && seconds <= 1e11) { // not a number included
 			return time.Time{}
 		}
-		return time.UnixMicro(int64(seconds * 1e6)).UTC()
+		return time.UnixMicro(int64(math.Round(seconds * 1e6))).UTC()
 	}
 	at, err := ParseTime(text)
 	if err != nil {
@@ -262,9 +303,11 @@ func readTime(text string) time.Time {
 var errNotTime = errors.New("it is not an ISO 8601 time between the years 1970 and 9999")
 
 // ParseTime reads an ISO 8601 time with or without seconds, fractions and an
-// offset; without an offset it is UTC.
+// offset, with or without a colon in that; without an offset it is UTC.
 func ParseTime(text string) (time.Time, error) {
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04"} {
+	for _, layout := range []string{
+		time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02T15:04:05Z0700", "2006-01-02T15:04Z0700",
+	} {
 		if at, err := time.Parse(layout, text); err == nil && at.Year() >= 1970 && at.Year() <= 9999 {
 			return at, nil
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -24,7 +25,7 @@ type Keyring struct {
 	getenv func(string) string
 	log    *slog.Logger
 	keys   atomic.Pointer[[]signature.Key]
-	read   string // what the places held when they were last looked at
+	read   []placedText // what the places held when they were last looked at
 }
 
 // OpenKeyring reads a source's secrets. A secret that is missing, empty,
@@ -65,22 +66,24 @@ func (k *Keyring) Watch(ctx context.Context, every time.Duration) {
 // reload reads every place anew, and says whether anything had changed there.
 func (k *Keyring) reload() (changed bool, err error) {
 	var texts []placedText
-	var all strings.Builder
 	for _, ref := range k.source.Secrets {
 		text, err := readPlace(ref, k.getenv)
 		texts = append(texts, placedText{ref, text, err})
-		fmt.Fprintf(&all, "%s\x00%v\x00", text, err)
 	}
-	if all.String() == k.read && k.keys.Load() != nil {
+	former := k.read
+	if slices.EqualFunc(texts, former, placedText.same) {
 		return false, nil
 	}
-	k.read = all.String()
+	k.read = texts
 	var keys []signature.Key
 	var errs []error
-	for _, t := range texts {
+	for i, t := range texts {
 		found, err := k.parse(t)
 		keys = append(keys, found...)
 		errs = append(errs, err)
+		if known := former != nil && former[i].same(t); !known && strings.TrimSpace(t.text) != t.text {
+			k.log.Info("white space around a secret was trimmed", slog.String("source", k.source.Name), slog.String("place", t.ref.String()))
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return true, err
@@ -94,6 +97,10 @@ type placedText struct {
 	ref  SecretRef
 	text string
 	err  error
+}
+
+func (t placedText) same(other placedText) bool {
+	return t.text == other.text && fmt.Sprint(t.err) == fmt.Sprint(other.err)
 }
 
 // parse reads the secrets at one place.
@@ -122,9 +129,6 @@ func (k *Keyring) parse(t placedText) ([]signature.Key, error) {
 	}
 	if len(keys) == 0 {
 		return nil, fmt.Errorf("source %q: %s: the secret is empty", k.source.Name, t.ref)
-	}
-	if strings.TrimSpace(t.text) != t.text {
-		k.log.Info("white space around a secret was trimmed", slog.String("source", k.source.Name), slog.String("place", t.ref.String()))
 	}
 	return keys, nil
 }

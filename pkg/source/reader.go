@@ -87,7 +87,9 @@ func (r *reader) scalar(key string, node ast.Node) (string, bool) {
 		return n.Value, true
 	case *ast.LiteralNode:
 		return n.Value.Value, true
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+	case *ast.BoolNode:
+		return strconv.FormatBool(n.Value), true // True is true, as it is in JSON
+	case *ast.IntegerNode, *ast.FloatNode:
 		return node.GetToken().Value, true
 	case nil, *ast.NullNode:
 		r.fail(node, key, "there is no value")

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/catchwater/catchwater/pkg/signature"
 )
@@ -106,10 +107,17 @@ func (s *Source) Keep(h http.Header) map[string]string {
 	return kept
 }
 
-// safeText is text as Postgres takes it, cut to a number of bytes.
+// safeText is text as Postgres takes it, cut between two characters to a number
+// of bytes.
 func safeText(s string, most int) string {
-	if len(s) > most {
-		s = s[:most]
+	if len(s) > most+utf8.UTFMax {
+		s = s[:most+utf8.UTFMax] // enough to cut from
 	}
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+	for end := most; len(s) > most; end-- {
+		if utf8.RuneStart(s[end]) {
+			s = s[:end]
+		}
+	}
+	return s
 }
