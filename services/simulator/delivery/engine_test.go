@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
@@ -14,7 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/catchwater/catchwater/services/simulator/answerline"
 	"github.com/catchwater/catchwater/services/simulator/delivery"
 )
 
@@ -23,6 +23,22 @@ import (
 // goroutine that is left behind fails the test.
 
 const secret = "whsec_0123456789abcdef"
+
+// contract is a provider's like Answerline's: ten attempts of 15 s, and waits of
+// 5 s, doubling, each shortened by a random part of up to half.
+func contract() delivery.Contract {
+	return delivery.Contract{
+		MaxAttempts: 10, Timeout: 15 * time.Second, Sample: []byte(`{"test":true,"task":{"id":"sample"}}`),
+		Wait: func(attempt int, random *rand.Rand) time.Duration {
+			base := 5 * time.Second << (attempt - 1)
+			return base - time.Duration(random.Int64N(int64(base/2)+1))
+		},
+		Headers: func(h http.Header, id string, now time.Time, secrets []string, body []byte) {
+			h.Set("Webhook-Id", id)
+			h.Set("Webhook-Signature", delivery.Sign(secrets, now, body))
+		},
+	}
+}
 
 // subject is something to deliver.
 type subject struct {
@@ -69,7 +85,7 @@ func start(t *testing.T, handler http.HandlerFunc, change func(*delivery.Config)
 	listener := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
 	server := &http.Server{Handler: handler}
 	cfg := delivery.Config{
-		Contract: answerline.Contract(), URL: "http://receiver.example/hooks/answers", Secrets: []string{secret},
+		Contract: contract(), URL: "http://receiver.example/hooks/answers", Secrets: []string{secret},
 		TimeScale: 1, Senders: 4, PrivateTargets: true, RedeliverLimit: 3, MaxLog: 1000, Seed: 1, Dial: listener.dial,
 	}
 	if change != nil {

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/catchwater/catchwater/services/simulator/answerline"
 	"github.com/catchwater/catchwater/services/simulator/delivery"
 )
 
@@ -25,7 +24,7 @@ func TestSignKnownValue(t *testing.T) {
 
 // engine returns one that is not running: it sends what it is told to.
 func engine(change func(*delivery.Config)) *delivery.Engine {
-	cfg := delivery.Config{Contract: answerline.Contract(), Secrets: []string{secret}, TimeScale: 1, Senders: 2, PrivateTargets: true, RedeliverLimit: 1, MaxLog: 10}
+	cfg := delivery.Config{Contract: contract(), Secrets: []string{secret}, TimeScale: 1, Senders: 2, PrivateTargets: true, RedeliverLimit: 1, MaxLog: 10}
 	change(&cfg)
 	return delivery.NewEngine(cfg)
 }
