@@ -233,11 +233,12 @@ func (r *reader) condition(key string, node ast.Node, c *condition) {
 		return
 	}
 	var equals string
+	faults := len(r.errs)
 	r.mapping(key, node, map[string]field{"field": r.refField(&c.ref), "equals": r.text(&equals), "in": r.texts(&c.values)})
 	if equals != "" {
 		c.values = append(c.values, equals)
 	}
-	if c.ref.kind == refNone || len(c.values) == 0 {
+	if len(r.errs) == faults && (c.ref.kind == refNone || len(c.values) == 0) {
 		r.fail(node, key, `give field, and equals or in, such as {field: test, equals: "true"}; or none`)
 	}
 }

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -55,7 +56,7 @@ func (r *reader) each(key string, node ast.Node, read func(name, path string, ke
 	case *ast.MappingValueNode:
 		values = []*ast.MappingValueNode{n}
 	default:
-		r.fail(node, key, "this must be a mapping of keys to values")
+		r.fail(node, cmp.Or(key, "sources"), "this must be a mapping of keys to values")
 		return
 	}
 	for _, v := range values {
