@@ -39,6 +39,7 @@ const (
 	publishTimeout = 5 * time.Second
 	maxPending     = 8192 // publishes not yet acknowledged
 	maxOutbox      = 8192 // messages not yet published
+	gather         = time.Millisecond
 )
 
 // Connect returns at once, connected or not; the connection is made and made
@@ -115,19 +116,29 @@ func (b *Bus) post(msg *nats.Msg) error {
 }
 
 // send publishes what was posted, apart from those who post it: they have
-// senders waiting for an answer.
+// senders waiting for an answer. It lets a little gather first, since waking
+// the broker for each message by itself costs the machine more than the message.
 func (b *Bus) send() {
 	for {
 		select {
 		case msg := <-b.outbox:
+			select {
+			case <-time.After(gather):
+			case <-b.closing:
+			}
 			b.publish(msg)
-			continue
 		case <-b.closing:
+			b.publishPosted()
+			return
 		}
-		for len(b.outbox) > 0 {
-			b.publish(<-b.outbox)
-		}
-		return
+		b.publishPosted()
+	}
+}
+
+// publishPosted publishes what has been posted by now.
+func (b *Bus) publishPosted() {
+	for len(b.outbox) > 0 {
+		b.publish(<-b.outbox)
 	}
 }
 
