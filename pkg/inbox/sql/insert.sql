@@ -5,7 +5,7 @@
 -- Sorted, so that two batches with keys in common wait instead of deadlocking.
 with input as materialized (
   select source, event_key, event_type, subject, occurred_at, origin, body_hash, traceparent, quarantine, body, headers
-  from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::timestamptz[], $6::text[], $7::bytea[], $8::text[],
+  from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::timestamptz[], $6::inbox_origin[], $7::bytea[], $8::text[],
               $9::text[], $10::bytea[], $11::text[])
     as t(source, event_key, event_type, subject, occurred_at, origin, body_hash, traceparent, quarantine, body, headers)
 ),
@@ -13,7 +13,7 @@ stored as (
   insert into inbox (source, event_key, event_type, subject, occurred_at, origin, body_hash, traceparent,
                      state, next_attempt_at, last_error)
   select source, event_key, event_type, subject, occurred_at, origin, body_hash, traceparent,
-         case when quarantine is null then 'pending' else 'quarantined' end,
+         case when quarantine is null then 'pending' else 'quarantined' end::inbox_state,
          case when quarantine is null then now() + $12::interval end,
          quarantine
   from input

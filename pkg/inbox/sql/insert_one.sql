@@ -4,7 +4,7 @@ with stored as (
   insert into inbox (source, event_key, event_type, subject, occurred_at, origin, body_hash, traceparent,
                      state, next_attempt_at, last_error)
   values ($1, $2, $3, $4, $5, $6, $7, $8,
-          case when $9::text is null then 'pending' else 'quarantined' end,
+          case when $9::text is null then 'pending' else 'quarantined' end::inbox_state,
           case when $9::text is null then now() + $12::interval end,
           $9)
   on conflict (source, event_key) do nothing
