@@ -44,6 +44,7 @@ func TestText(t *testing.T) {
 		{`"\ud800\ud83d\ude00"`, "\uFFFD\U0001F600", true},
 		{"\"\xc3\"", "\uFFFD", true},
 		{"\"\\n\xc3\"", "\n\uFFFD", true},
+		{"\"\xff\xfe\"", "\uFFFD\uFFFD", true}, // one each, as in encoding/json
 		{`12.50`, "12.50", false},
 		{`true`, "true", false},
 	} {

@@ -20,9 +20,8 @@ func (v Value) Text() (text string, repaired bool) {
 // unquote decodes a string that has been scanned.
 func unquote(raw []byte) (text string, repaired bool) {
 	inner := string(raw[1 : len(raw)-1])
-	if !strings.Contains(inner, `\`) {
-		valid := strings.ToValidUTF8(inner, "\uFFFD")
-		return valid, valid != inner
+	if !strings.Contains(inner, `\`) && utf8.ValidString(inner) {
+		return inner, false
 	}
 	var out strings.Builder
 	for i := 0; i < len(inner); {
