@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/catchwater/catchwater/pkg/signature"
@@ -60,22 +59,6 @@ type Source struct {
 	KeepHeaders  []string   // canonical names
 
 	rules compiledRules
-}
-
-// Reconcile says how to ask the provider about a subject, and when.
-type Reconcile struct {
-	BaseURL string    // of the provider's API, without a trailing slash
-	Token   SecretRef // the API's bearer key
-	// After is how long after its submission a task without a result is asked
-	// for; past Horizon it needs investigation, and is asked for every Rare.
-	After   time.Duration
-	Horizon time.Duration
-	Rare    time.Duration
-	// Interval is how long after an answer that is not final a task is asked for
-	// again, while it is within the horizon.
-	Interval time.Duration
-	Rate     float64       // polls a second, over all reconcilers
-	Timeout  time.Duration // of one poll
 }
 
 // SecretRef is the place where a secret stands: one of the two is set.
