@@ -1,0 +1,67 @@
+package source
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestTheExampleIsRight(t *testing.T) {
+	t.Parallel()
+	config, err := Load("../../catchwater.example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range config.Sources {
+		names = append(names, s.Name)
+	}
+	if got := strings.Join(names, " "); got != "answers code mail payments shop" {
+		t.Errorf("its sources are %s", got)
+	}
+}
+
+func TestTheReferenceIsRight(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("../../docs/sources.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(data)
+	blocks := strings.Split(text, "```yaml\n")[1:]
+	if len(blocks) == 0 {
+		t.Error("it has no examples")
+	}
+	for _, block := range blocks {
+		example, _, _ := strings.Cut(block, "```")
+		if _, err := Parse("docs/sources.md", []byte(example)); err != nil {
+			t.Errorf("%v in:\n%s", err, example)
+		}
+	}
+	for name := range presets {
+		if !strings.Contains(text, "| `"+name+"` |") {
+			t.Errorf("it does not tell of preset %s", name)
+		}
+	}
+	for _, section := range []string{"colour: red", "scheme: {colour: red}", "reconcile: {base_url: 'http://h', token: {env: T}, colour: red}"} {
+		for _, key := range keysThatAre(t, section) {
+			if !strings.Contains(text, "`"+key+"`") {
+				t.Errorf("it does not tell of %s (%s)", key, section)
+			}
+		}
+	}
+}
+
+// keysThatAre are those that the error of an unknown key names.
+func keysThatAre(t *testing.T, line string) []string {
+	t.Helper()
+	_, err := Parse("f.yaml", []byte("sources:\n  mine:\n    preset: answerline\n    secrets: [{env: A}]\n    "+line+"\n"))
+	if err == nil {
+		t.Fatal("an unknown key was taken")
+	}
+	_, list, found := strings.Cut(err.Error(), "there are ")
+	if !found {
+		t.Fatalf("got %v", err)
+	}
+	return strings.Split(list, ", ")
+}
