@@ -9,8 +9,10 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -31,6 +33,7 @@ var cluster = struct {
 	once    sync.Once
 	err     error
 	server  *pgserver.Server
+	lock    *os.File   // kept open, and so locked, while this process lives
 	cloning sync.Mutex // a template takes one reader at a time
 	made    atomic.Int64
 }{}
@@ -52,11 +55,8 @@ func startCluster() (*pgserver.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "catchwater-pgtest-")
+	dir, err := claimFolder()
 	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
 		return nil, err
 	}
 	server, err := pgserver.Start(ctx, pgserver.Options{
@@ -66,9 +66,6 @@ func startCluster() (*pgserver.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The running server holds its files open by folder, not by the parent's
-	// name; the last thing to go is the folder, by the next run's clean-up.
-	removeLeftovers(dir)
 	conn, err := pgx.Connect(ctx, server.URL("postgres"))
 	if err != nil {
 		return nil, err
@@ -88,21 +85,46 @@ func startCluster() (*pgserver.Server, error) {
 	return server, nil
 }
 
-// removeLeftovers deletes the folders of test binaries that have ended: those
-// whose server no longer runs.
-func removeLeftovers(own string) {
-	folders, _ := filepath.Glob(filepath.Join(os.TempDir(), "catchwater-pgtest-*")) // the pattern is well formed
-	for _, folder := range folders {
-		if folder == own {
-			continue
-		}
-		// A starting server has no version file yet, a running one has its pid file.
-		_, made := os.Stat(filepath.Join(folder, "data", "PG_VERSION"))
-		_, runs := os.Stat(filepath.Join(folder, "data", "postmaster.pid"))
-		if made == nil && os.IsNotExist(runs) {
-			_ = os.RemoveAll(folder)
+// claimFolder makes a folder for this test binary, and deletes those of test
+// binaries that have ended. Who is alive holds a lock on its folder, however it
+// ends.
+func claimFolder() (string, error) {
+	leftovers, _ := filepath.Glob(filepath.Join(os.TempDir(), "catchwater-pgtest-*")) // the pattern is well formed
+	for _, leftover := range leftovers {
+		if lock, err := lockFolder(leftover); err == nil {
+			_ = os.RemoveAll(leftover)
+			_ = lock.Close()
 		}
 	}
+	// The lock is taken before the folder has the name that others look for.
+	making, err := os.MkdirTemp("", "making-catchwater-pgtest-")
+	if err != nil {
+		return "", err
+	}
+	if err := os.Chmod(making, 0o755); err != nil { // Postgres may run as another user
+		return "", err
+	}
+	if err := os.WriteFile(filepath.Join(making, "lock"), nil, 0o600); err != nil {
+		return "", err
+	}
+	if cluster.lock, err = lockFolder(making); err != nil {
+		return "", err
+	}
+	dir := filepath.Join(os.TempDir(), strings.TrimPrefix(filepath.Base(making), "making-"))
+	return dir, os.Rename(making, dir)
+}
+
+// lockFolder takes a folder's lock, unless somebody has it.
+func lockFolder(dir string) (*os.File, error) {
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = lock.Close()
+		return nil, err
+	}
+	return lock, nil
 }
 
 // New returns the superuser's URL of a fresh database with the current schema.
