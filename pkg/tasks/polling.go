@@ -3,8 +3,8 @@ package tasks
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,16 +17,12 @@ var (
 	flagSQL string
 	//go:embed sql/hand_out.sql
 	handOutSQL string
-	//go:embed sql/open.sql
-	openSQL string
+	//go:embed sql/claim.sql
+	claimSQL string
+	//go:embed sql/give_back.sql
+	giveBackSQL string
 	//go:embed sql/polled.sql
 	polledSQL string
-	//go:embed sql/postpone.sql
-	postponeSQL string
-	//go:embed sql/pause.sql
-	pauseSQL string
-	//go:embed sql/take_slot.sql
-	takeSlotSQL string
 	//go:embed sql/counts.sql
 	countsSQL string
 )
@@ -48,10 +44,11 @@ type Named struct {
 	IdempotencyKey string
 }
 
-// Flag marks a source's tasks that are open past the horizon as in need of
-// investigation, and returns those that were not marked before.
-func Flag(ctx context.Context, db DB, source string, horizon time.Duration) ([]Named, error) {
-	rows, err := db.Query(ctx, flagSQL, source, horizon)
+// Flag marks up to limit of a source's tasks that are open past the horizon as
+// in need of investigation, the oldest first, and returns those. A task is
+// marked once.
+func Flag(ctx context.Context, db DB, source string, horizon time.Duration, limit int) ([]Named, error) {
+	rows, err := db.Query(ctx, flagSQL, source, horizon, limit)
 	if err != nil {
 		return nil, fmt.Errorf("look for tasks of %q past the horizon: %w", source, err)
 	}
@@ -68,91 +65,73 @@ type Overdue struct {
 	TaskID string
 }
 
-// HandOut returns up to limit tasks that were submitted longer than after ago,
-// are open, and whose turn it is; they will not be handed out again before the
-// given time has passed.
-func HandOut(ctx context.Context, db DB, source string, after time.Duration, limit int, again time.Duration) ([]Overdue, error) {
-	rows, err := db.Query(ctx, handOutSQL, source, after, limit, again)
+// HandOutLimits say what to hand out.
+type HandOutLimits struct {
+	Source string
+	After  time.Duration // tasks that were submitted longer ago
+	Limit  int           // of tasks
+	// AtATime bounds the tasks that are handed out at a time, whoever did: there
+	// is no use in asking for more than can be answered.
+	AtATime int
+	// Again is how long a task is not handed out again, if its poll does not happen.
+	Again time.Duration
+}
+
+// HandOut marks overdue tasks whose turn it is as handed out, and returns them;
+// none while their source is paused.
+func HandOut(ctx context.Context, db DB, l HandOutLimits) ([]Overdue, error) {
+	rows, err := db.Query(ctx, handOutSQL, l.Source, l.After, l.Limit, l.AtATime, l.Again)
 	if err != nil {
-		return nil, fmt.Errorf("look for overdue tasks of %q: %w", source, err)
+		return nil, fmt.Errorf("look for overdue tasks of %q: %w", l.Source, err)
 	}
 	due, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Overdue])
 	if err != nil {
-		return nil, fmt.Errorf("look for overdue tasks of %q: %w", source, err)
+		return nil, fmt.Errorf("look for overdue tasks of %q: %w", l.Source, err)
 	}
 	return due, nil
 }
 
-// Open reports whether a task still waits for its result.
-func Open(ctx context.Context, db DB, id int64) (bool, error) {
-	var open bool
-	if err := ignoreNoRows(db.QueryRow(ctx, openSQL, id).Scan(&open)); err != nil {
-		return false, fmt.Errorf("look at submitted task %d: %w", id, err)
+// Claim takes a task that is handed out, in order to ask for it. It returns
+// false when there is no need any more: the result has come, the source has
+// been paused, or the hand-out has been claimed before, or is too old.
+func Claim(ctx context.Context, db DB, id int64) (bool, error) {
+	tag, err := db.Exec(ctx, claimSQL, id)
+	if err != nil {
+		return false, fmt.Errorf("claim submitted task %d: %w", id, err)
 	}
-	return open, nil
+	return tag.RowsAffected() == 1, nil
+}
+
+// GiveBack takes a hand-out back that was not claimed: its turn comes again.
+func GiveBack(ctx context.Context, db DB, id int64) error {
+	if _, err := db.Exec(ctx, giveBackSQL, id); err != nil {
+		return fmt.Errorf("give submitted task %d back: %w", id, err)
+	}
+	return nil
 }
 
 // Poll is what came of asking for a task.
 type Poll struct {
 	ID      int64
 	Result  string // what the provider said, or why it could not be asked
-	Settled bool
+	Settled bool   // its result is in the inbox; then nothing below counts
 	// Next is the time until the task is asked for again; Rare takes its place
-	// once the task is past the horizon.
+	// once the task is older than Horizon.
 	Next, Rare, Horizon time.Duration
+	// BackOff, where more than 0, is the wait after a first poll; it doubles with
+	// each poll there has been, up to Next or Rare, and is shortened by a random
+	// part of up to half.
+	BackOff time.Duration
 }
 
-// maxResult bounds what is kept of a poll's result, in bytes.
-const maxResult = 300
-
-// Polled writes a poll down and returns how many there have been.
-func Polled(ctx context.Context, db DB, p Poll) (int, error) {
-	result := strings.ToValidUTF8(strings.ReplaceAll(p.Result, "\x00", ""), "\uFFFD")
-	if len(result) > maxResult {
-		result = strings.ToValidUTF8(result[:maxResult], "") + "…"
+// Polled writes a poll down. It returns how many there have been, and the wait
+// until the next.
+func Polled(ctx context.Context, db DB, p Poll) (polls int, next time.Duration, err error) {
+	row := db.QueryRow(ctx, polledSQL, p.ID, safe(p.Result), p.Settled, p.Next, p.Rare, p.Horizon, p.BackOff)
+	if err := ignoreNoRows(row.Scan(&polls, &next)); err != nil {
+		return 0, 0, fmt.Errorf("record a poll of submitted task %d: %w", p.ID, err)
 	}
-	polls := 0
-	err := ignoreNoRows(db.QueryRow(ctx, polledSQL, p.ID, result, p.Next, p.Rare, p.Horizon, p.Settled).Scan(&polls))
-	if err != nil {
-		return 0, fmt.Errorf("record a poll of submitted task %d: %w", p.ID, err)
-	}
-	return polls, nil
-}
-
-// Postpone puts a task's next poll off without counting one.
-func Postpone(ctx context.Context, db DB, id int64, until time.Time) error {
-	if _, err := db.Exec(ctx, postponeSQL, id, until); err != nil {
-		return fmt.Errorf("postpone submitted task %d: %w", id, err)
-	}
-	return nil
-}
-
-// Pause stops all polls of a source until a time.
-func Pause(ctx context.Context, db DB, source string, until time.Time, reason string) error {
-	if _, err := db.Exec(ctx, pauseSQL, source, until, reason); err != nil {
-		return fmt.Errorf("pause the polls of %q: %w", source, err)
-	}
-	return nil
-}
-
-// Slot is leave to make one poll.
-type Slot struct {
-	Wait        time.Duration // until it may be made
-	PausedUntil time.Time     // zero unless the source is paused
-}
-
-// TakeSlot takes the source's next slot; slots are spaced apart whoever takes
-// them, which makes one rate limit of all reconcilers.
-func TakeSlot(ctx context.Context, db DB, source string, apart time.Duration) (Slot, error) {
-	var s Slot
-	var paused *time.Time
-	if err := db.QueryRow(ctx, takeSlotSQL, source, apart).Scan(&s.Wait, &paused); err != nil {
-		return Slot{}, fmt.Errorf("take a slot for a poll of %q: %w", source, err)
-	}
-	if paused != nil {
-		s.PausedUntil = *paused
-	}
-	return s, nil
+	return polls, next, nil
 }
 
 // Counts says how a source's open tasks stand.
@@ -169,4 +148,12 @@ func Count(ctx context.Context, db DB, source string, after, horizon time.Durati
 		return Counts{}, fmt.Errorf("count the open tasks of %q: %w", source, err)
 	}
 	return c, nil
+}
+
+// ignoreNoRows is for rows that were deleted by an operator meanwhile.
+func ignoreNoRows(err error) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	return err
 }

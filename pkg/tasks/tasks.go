@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -21,6 +22,8 @@ var (
 	fillSQL string
 	//go:embed sql/register.sql
 	registerSQL string
+	//go:embed sql/note.sql
+	noteSQL string
 	//go:embed sql/list.sql
 	listSQL string
 )
@@ -39,6 +42,8 @@ const MaxKey = 512
 type Recorded struct {
 	ID     int64
 	TaskID string // empty until it is known
+	// Settled: its result has come, though perhaps under another row's id.
+	Settled bool
 }
 
 // Record notes that a task with this idempotency key is about to be created,
@@ -51,19 +56,44 @@ func Record(ctx context.Context, db DB, source, idempotencyKey string) (Recorded
 	if _, err := db.Exec(ctx, recordSQL, source, idempotencyKey); err != nil {
 		return Recorded{}, fmt.Errorf("record the submission of %q: %w", idempotencyKey, err)
 	}
+	return ByKey(ctx, db, source, idempotencyKey)
+}
+
+// ByKey looks up what is recorded of a task under its idempotency key.
+func ByKey(ctx context.Context, db DB, source, idempotencyKey string) (Recorded, error) {
 	var r Recorded
-	if err := db.QueryRow(ctx, byKeySQL, source, idempotencyKey).Scan(&r.ID, &r.TaskID); err != nil {
+	if err := db.QueryRow(ctx, byKeySQL, source, idempotencyKey).Scan(&r.ID, &r.TaskID, &r.Settled); err != nil {
 		return Recorded{}, fmt.Errorf("look up the submission of %q: %w", idempotencyKey, err)
 	}
 	return r, nil
 }
 
-// Fill notes the id of a recorded task, unless its delivery was faster.
+// Fill notes the id of a recorded task, unless its delivery was faster. Where
+// the id has been registered by itself as well, that row waits for the result,
+// and the recorded one is settled.
 func Fill(ctx context.Context, db DB, id int64, taskID string) error {
-	if _, err := db.Exec(ctx, fillSQL, id, taskID); err != nil {
+	_, err := db.Exec(ctx, fillSQL, id, taskID)
+	if isUniqueViolation(err) { // registered by itself just now; this time it is seen
+		_, err = db.Exec(ctx, fillSQL, id, taskID)
+	}
+	if err != nil {
 		return fmt.Errorf("record the task id %q: %w", taskID, err)
 	}
 	return nil
+}
+
+// Note keeps what the provider said to the creation of a recorded task whose
+// id is not known, for whoever looks at the list.
+func Note(ctx context.Context, db DB, id int64, result string) error {
+	if _, err := db.Exec(ctx, noteSQL, id, safe(result)); err != nil {
+		return fmt.Errorf("note the result of a submission: %w", err)
+	}
+	return nil
+}
+
+func isUniqueViolation(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && pgErr.Code == "23505"
 }
 
 // Register notes tasks that were created elsewhere, and returns how many were
@@ -122,10 +152,19 @@ func List(ctx context.Context, db DB, f Filter) ([]Task, error) {
 	return list, nil
 }
 
-// ignoreNoRows is for rows that were deleted by an operator meanwhile.
-func ignoreNoRows(err error) error {
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil
+// maxResult bounds what is kept of a text from outside, in bytes.
+const maxResult = 300
+
+// safe makes one bounded line of a text from outside, which Postgres takes.
+func safe(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "\uFFFD"))
+	if len(text) > maxResult {
+		text = strings.ToValidUTF8(text[:maxResult], "") + "…"
 	}
-	return err
+	return text
 }

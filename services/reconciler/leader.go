@@ -7,36 +7,49 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/catchwater/catchwater/pkg/tasks"
 	busv1 "github.com/catchwater/catchwater/proto/catchwater/bus/v1"
 )
 
-// handOutFor is how long a task that was handed out is not handed out again
-// unless its poll has been recorded: as long as a request for a poll is heeded,
-// and the poll itself may take.
-const handOutFor = time.Minute
+const (
+	// handOutSpare is how much longer than a poll may take a task is not handed
+	// out again: for the request's way, and the wait for a slot.
+	handOutSpare = 45 * time.Second
+	// maxHandOut bounds what is handed out in one statement.
+	maxHandOut = 500
+	// maxFlag bounds how many tasks past the horizon are marked in one statement,
+	// and maxFlagged how many of those found in one scan are logged each.
+	maxFlag    = 1000
+	maxFlagged = 20
+)
 
-// maxHandOut bounds what one scan hands out for a source.
-const maxHandOut = 500
-
-// lead does a leader's work until ctx ends.
+// lead does a leader's work until ctx ends. All of it is harmless to do twice,
+// should another already lead: rows are marked by whoever comes first.
 func (r *reconciler) lead(ctx context.Context) {
 	r.metrics.leading.Set(1)
 	defer r.metrics.stopLeading()
 	var loops sync.WaitGroup
 	defer loops.Wait()
-	for _, asked := range r.asked {
-		loops.Go(func() { r.every(ctx, r.cfg.ScanInterval, func() { r.scan(ctx, asked) }) })
+	for _, p := range r.providers {
+		loops.Go(func() { r.leadSource(ctx, p) })
 	}
 	loops.Go(func() { r.keepPartitions(ctx) })
 }
 
-// every calls work now and at each interval until ctx ends.
-func (r *reconciler) every(ctx context.Context, interval time.Duration, work func()) {
-	ticker := time.NewTicker(interval)
+// leadSource scans for one source's overdue tasks, now and at each interval,
+// until ctx ends.
+func (r *reconciler) leadSource(ctx context.Context, p *provider) {
+	// Tasks are handed out no faster than they may be asked for, so that requests
+	// do not pile up. That the rate is kept is up to the slots (tasks.TakeSlot).
+	pace := rate.NewLimiter(rate.Limit(p.source.Reconcile.Rate), 1)
+	ticker := time.NewTicker(r.cfg.ScanInterval)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		work()
+		if err := r.scan(ctx, p, pace); err != nil && ctx.Err() == nil {
+			p.log.Warn("the scan for overdue tasks stopped; the next one goes on", slog.Any("error", err))
+		}
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
@@ -45,54 +58,99 @@ func (r *reconciler) every(ctx context.Context, interval time.Duration, work fun
 }
 
 // scan brings one source's submitted tasks up to date and hands the overdue
-// ones out.
-func (r *reconciler) scan(ctx context.Context, asked *asked) {
-	name, settings := asked.source.Name, asked.source.Reconcile
-	log := r.log.With(slog.String("source", name))
+// ones out, until there are none or it is time for the next scan.
+func (r *reconciler) scan(ctx context.Context, p *provider, pace *rate.Limiter) error {
+	next := time.Now().Add(r.cfg.ScanInterval)
+	name, settings := p.source.Name, p.source.Reconcile
 	settled, err := tasks.Settle(ctx, r.db, name)
 	if err != nil {
-		r.warn(ctx, log, err)
-		return
+		return err
 	}
-	flagged, err := tasks.Flag(ctx, r.db, name, settings.Horizon)
+	if err := r.flag(ctx, p); err != nil {
+		return err
+	}
+	counts, err := tasks.Count(ctx, r.db, name, settings.After, settings.Horizon)
 	if err != nil {
-		r.warn(ctx, log, err)
-		return
+		return err
 	}
-	for _, task := range flagged {
-		log.Error("a submitted task has no result and is past the horizon; it needs investigation",
-			slog.String("task_id", task.TaskID), slog.String("idempotency_key", task.IdempotencyKey), slog.Duration("horizon", settings.Horizon))
-	}
-	if counts, err := tasks.Count(ctx, r.db, name, settings.After, settings.Horizon); err != nil {
-		r.warn(ctx, log, err)
-	} else {
-		r.metrics.setCounts(name, counts)
-	}
-	// No more than the rate lets through until the next scan.
-	limit := min(int(math.Ceil(settings.Rate*r.cfg.ScanInterval.Seconds())), maxHandOut)
-	due, err := tasks.HandOut(ctx, r.db, name, settings.After, limit, handOutFor)
-	if err != nil {
-		r.warn(ctx, log, err)
-		return
-	}
-	if settled > 0 || len(due) > 0 {
-		log.Info("looked for overdue tasks", slog.Int64("settled", settled), slog.Int("handed_out", len(due)))
-	}
-	for _, task := range due {
-		request := &busv1.PollRequest{SubmittedTaskId: task.ID, Source: name, TaskId: task.TaskID}
-		if r.consumer.Healthy() && r.bus.AskForPoll(request) == nil {
-			continue
+	r.metrics.setCounts(name, counts)
+
+	handedOut := 0
+	for more := true; more && ctx.Err() == nil; more = more && time.Now().Before(next) {
+		var n int
+		if n, more, err = r.handOut(ctx, p, pace); err != nil {
+			return err
 		}
-		r.poll(ctx, asked, task) // without the broker, the leader asks by itself
-		if ctx.Err() != nil {
-			return
+		handedOut += n
+	}
+	if settled > 0 || handedOut > 0 {
+		p.log.Info("looked for overdue tasks", slog.Int64("settled", settled), slog.Int("handed_out", handedOut),
+			slog.Int64("open", counts.Open), slog.Int64("overdue", counts.Overdue))
+	}
+	return nil
+}
+
+// flag marks and reports tasks past the horizon.
+func (r *reconciler) flag(ctx context.Context, p *provider) error {
+	horizon := p.source.Reconcile.Horizon
+	for total := 0; ; {
+		flagged, err := tasks.Flag(ctx, r.db, p.source.Name, horizon, maxFlag)
+		if err != nil {
+			return err
+		}
+		for n, task := range flagged {
+			if total+n < maxFlagged {
+				p.log.Error("a submitted task has no result and is past the horizon; it needs investigation",
+					slog.String("task_id", task.TaskID), slog.String("idempotency_key", task.IdempotencyKey), slog.Duration("horizon", horizon))
+			}
+		}
+		total += len(flagged)
+		if len(flagged) < maxFlag {
+			if total > maxFlagged {
+				p.log.Error("more submitted tasks are past the horizon; `catchwater tasks list --needs-investigation` shows them",
+					slog.Int("tasks", total), slog.Duration("horizon", horizon))
+			}
+			return nil
 		}
 	}
 }
 
-// warn logs what a scan could not do; the next one tries again.
-func (r *reconciler) warn(ctx context.Context, log *slog.Logger, err error) {
-	if ctx.Err() == nil {
-		log.Warn("the scan for overdue tasks stopped; the next one goes on", slog.Any("error", err))
+// handOut hands some overdue tasks out at the source's pace. It returns how
+// many, and whether there may be more.
+func (r *reconciler) handOut(ctx context.Context, p *provider, pace *rate.Limiter) (handedOut int, more bool, err error) {
+	settings := p.source.Reconcile
+	limit := min(int(math.Ceil(settings.Rate)), maxHandOut)                      // a second's worth
+	last := time.Duration(float64(limit) / settings.Rate * float64(time.Second)) // until the last of them is handed out
+	due, err := tasks.HandOut(ctx, r.db, tasks.HandOutLimits{
+		Source: p.source.Name, After: settings.After, Limit: limit, AtATime: r.atATime(p), Again: last + settings.Timeout + handOutSpare,
+	})
+	if err != nil {
+		return 0, false, err
+	}
+	for n, task := range due {
+		if err := pace.Wait(ctx); err != nil {
+			return n, false, err
+		}
+		r.request(ctx, job{provider: p, task: task})
+	}
+	return len(due), len(due) == limit, nil
+}
+
+// atATime is how many of a source's tasks are handed out and not yet asked for
+// at most: what the rate lets through in half a minute.
+func (r *reconciler) atATime(p *provider) int {
+	return max(2*r.cfg.Workers, min(int(p.source.Reconcile.Rate*30), 2*maxHandOut))
+}
+
+// request hands a poll to any reconciler, or, without the broker, to a worker
+// of this process.
+func (r *reconciler) request(ctx context.Context, j job) {
+	message := &busv1.PollRequest{SubmittedTaskId: j.task.ID, Source: j.provider.source.Name, TaskId: j.task.TaskID}
+	if r.consumer.Healthy() && r.bus.AskForPoll(message) == nil {
+		return
+	}
+	select {
+	case r.own <- j:
+	case <-ctx.Done():
 	}
 }

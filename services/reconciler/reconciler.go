@@ -7,11 +7,11 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/catchwater/catchwater/pkg/answerline"
 	"github.com/catchwater/catchwater/pkg/bus"
 	"github.com/catchwater/catchwater/pkg/inbox"
 	"github.com/catchwater/catchwater/pkg/lease"
@@ -20,25 +20,26 @@ import (
 	"github.com/catchwater/catchwater/pkg/source"
 )
 
-// asked is a source whose provider can be asked.
-type asked struct {
-	source *source.Source
-	client *answerline.Client
-}
+const (
+	// databaseTimeout bounds each statement about a poll.
+	databaseTimeout = 10 * time.Second
+	// stopGrace is how long polls under way have to end when the service stops. One
+	// that is cut off loses nothing: its task is handed out again.
+	stopGrace = 5 * time.Second
+)
 
 // reconciler is the running service.
 type reconciler struct {
-	cfg      Config
-	log      *slog.Logger
-	db       *pgxpool.Pool
-	store    *inbox.Store
-	bus      *bus.Bus
-	consumer *bus.Consumer
-	metrics  *metrics
-	asked    []*asked
-
-	mu     sync.Mutex
-	errors map[int64]int // polls in a row without an answer, by submitted task
+	cfg       Config
+	log       *slog.Logger
+	db        *pgxpool.Pool
+	store     *inbox.Store
+	bus       *bus.Bus
+	consumer  *bus.Consumer
+	health    *service.Health
+	metrics   *metrics
+	providers []*provider
+	own       chan job // polls that the leader hands to this process without the broker
 }
 
 // Run reconciles until ctx ends, then finishes the polls under way.
@@ -57,7 +58,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	asked, err := openAsked(sources)
+	providers, err := openProviders(sources, cfg.Workers, log)
 	if err != nil {
 		return err
 	}
@@ -76,8 +77,8 @@ func Run(ctx context.Context, cfg Config) error {
 	registry, health := service.NewRegistry(), service.NewHealth()
 	r := &reconciler{
 		cfg: cfg, log: log, db: pool, store: inbox.NewStore(pool, cfg.Grace), bus: broker,
-		consumer: broker.NewConsumer(bus.Polls(), 2*cfg.Workers), metrics: newMetrics(registry), asked: asked,
-		errors: make(map[int64]int),
+		consumer: broker.NewConsumer(bus.Polls(), 2*cfg.Workers), health: health, metrics: newMetrics(registry),
+		providers: providers, own: make(chan job),
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return service.ServeHealth(ctx, cfg.HealthListen, health, registry, log) })
@@ -86,7 +87,7 @@ func Run(ctx context.Context, cfg Config) error {
 			return nil
 		}
 		health.Release("start")
-		log.Info("ready", slog.Int("sources", len(asked)))
+		log.Info("ready", slog.Int("sources", len(providers)))
 		r.run(ctx)
 		return nil
 	})
@@ -97,33 +98,36 @@ func Run(ctx context.Context, cfg Config) error {
 
 // run starts the loops and returns when all of them have stopped.
 func (r *reconciler) run(ctx context.Context) {
+	polling, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(stopGrace, cut) })()
+
 	host, _ := os.Hostname() // only to be read by people
 	election := lease.Lease{
 		DB: r.db, Name: "reconciler", Holder: fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:8]), Life: r.cfg.Lease, Log: r.log,
+		Asked: r.databaseAnswers,
 	}
 	var loops sync.WaitGroup
 	loops.Go(func() { r.consumer.Run(ctx) })
 	loops.Go(func() { election.Lead(ctx, r.lead) })
 	for range r.cfg.Workers {
-		loops.Go(func() { r.work(ctx) })
+		loops.Go(func() { r.work(ctx, polling) })
 	}
 	loops.Wait()
 }
 
-// openAsked makes a client for each source that can be asked.
-func openAsked(sources *source.Config) ([]*asked, error) {
-	var all []*asked
-	for _, s := range sources.Sources {
-		if s.Reconcile == nil {
-			continue
+// databaseAnswers keeps the service unready while Postgres is away, as the
+// requests for the lease, which every reconciler makes all the time, show it.
+func (r *reconciler) databaseAnswers(err error) {
+	const hold = "database"
+	ready, _ := r.health.Ready()
+	switch {
+	case err != nil:
+		if r.health.Hold(hold, err.Error()); ready {
+			r.log.Warn("Postgres does not answer; nothing is asked for until it does", slog.Any("error", err))
 		}
-		key, err := source.ReadSecret(s.Reconcile.Token, os.Getenv)
-		if err != nil {
-			return nil, fmt.Errorf("source %q: reconcile.token: %w", s.Name, err)
-		}
-		all = append(all, &asked{source: s, client: &answerline.Client{
-			BaseURL: s.Reconcile.BaseURL, Key: key, Timeout: s.Reconcile.Timeout, MaxBody: s.MaxBody,
-		}})
+	case !ready:
+		r.health.Release(hold)
+		r.log.Info("Postgres answers again")
 	}
-	return all, nil
 }

@@ -2,12 +2,20 @@
 
 set lock_timeout = '5s';
 
--- What the leading reconciler hands out: tasks that were never asked for, the
--- oldest first, and tasks that are to be asked for again.
+-- A task is handed out to be asked for, until its poll begins or next_poll_at
+-- has passed.
+alter table submitted_tasks add column handed_out_at timestamptz;
+
+comment on column submitted_tasks.handed_out_at is 'Since when a reconciler has been asked to ask the provider for the task.';
+
+-- What the leading reconciler hands out, tasks that were never asked for, the
+-- oldest first, and tasks that are to be asked for again; and what is handed out.
 create index submitted_tasks_unasked on submitted_tasks (source, created_at)
   where settled_at is null and task_id is not null and next_poll_at is null;
 create index submitted_tasks_asked on submitted_tasks (source, next_poll_at)
   where settled_at is null and task_id is not null and next_poll_at is not null;
+create index submitted_tasks_handed_out on submitted_tasks (source, next_poll_at)
+  where handed_out_at is not null;
 
 -- The functions below are how a role that owns nothing keeps the partitions of
 -- inbox_payload. Those that need a lock that deliveries wait for give up soon,
