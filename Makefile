@@ -28,7 +28,7 @@ test: test-unit test-system ## run all tests
 # Packages are tested with the race detector, which needs cgo and a C compiler;
 # the whole-system tests run the programs as they are shipped.
 test-unit:
-	CGO_ENABLED=1 go test -race -timeout 10m ./pkg/... ./services/...
+	CGO_ENABLED=1 go test -race -timeout 10m ./pkg/... $(foreach s,$(SERVICES),./services/$(s)/...)
 
 test-system:
 	go test -timeout 15m -parallel 4 ./test/...

@@ -58,8 +58,8 @@ func store(t *testing.T, db *pgxpool.Pool, key, state string, days int) int64 {
 	return scalar[int64](t, db, `
 with row as (
   insert into inbox (source, event_key, received_at, body_hash, state, next_attempt_at, last_error, processed_at)
-  values ('answers', $1, $2, '\x00', $3, case when $3 in ('pending', 'waiting') then now() end,
-          case when $3 = 'quarantined' then 'why' end, case when $3 = 'processed' then now() end)
+  values ('answers', $1, $2, '\x00', $3::inbox_state, case when $3::inbox_state in ('pending', 'waiting') then now() end,
+          case when $3::inbox_state = 'quarantined' then 'why' end, case when $3::inbox_state = 'processed' then now() end)
   returning id, received_at
 )
 insert into inbox_payload (inbox_id, received_at, body) select id, received_at, convert_to('body of ' || $1, 'UTF8') from row
