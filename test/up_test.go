@@ -1,0 +1,174 @@
+package test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/catchwater/catchwater/test/harness"
+)
+
+// up is a `catchwater up` of its own.
+type up struct {
+	t    *testing.T
+	data string
+	cmd  *exec.Cmd
+	out  bytes.Buffer
+}
+
+func startUp(t *testing.T, data string, args ...string) *up {
+	t.Helper()
+	u := &up{t: t, data: data}
+	u.cmd = exec.Command(harness.Program(t, "catchwater"), append([]string{"--data-dir", data, "up", "--ports=free", "--rate=20"}, args...)...)
+	u.cmd.Stdout, u.cmd.Stderr = &u.out, &u.out
+	u.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := u.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = u.cmd.Process.Kill() })
+	return u
+}
+
+// env reads the file that scripts read.
+func (u *up) env() map[string]string {
+	file, err := os.Open(filepath.Join(u.data, "env"))
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	env := make(map[string]string)
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), "=")
+		env[name] = strings.Trim(value, "'")
+	}
+	return env
+}
+
+// answers returns how many answers there are, -1 while the database is not up.
+func (u *up) answers() int {
+	conn, err := pgx.Connect(u.t.Context(), u.env()["DATABASE_URL"])
+	if err != nil {
+		return -1
+	}
+	defer conn.Close(context.Background())
+	n := 0
+	if err := conn.QueryRow(u.t.Context(), answersCount).Scan(&n); err != nil {
+		return -1
+	}
+	return n
+}
+
+func (u *up) awaitAnswers(more int) int {
+	u.t.Helper()
+	n := 0
+	harness.Await(u.t, 60*time.Second, fmt.Sprintf("more than %d answers", more), func() error {
+		if n = u.answers(); n <= more {
+			return fmt.Errorf("%d answers", n)
+		}
+		return nil
+	})
+	return n
+}
+
+// left returns the command lines of processes that have to do with the folder.
+func (u *up) left() []string {
+	var lines []string
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range files {
+		line, err := os.ReadFile(file)
+		if err == nil && bytes.Contains(line, []byte(u.data)) {
+			lines = append(lines, string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
+		}
+	}
+	return lines
+}
+
+func (u *up) awaitNothingLeft() {
+	u.t.Helper()
+	harness.Await(u.t, 20*time.Second, "no process to be left", func() error {
+		if left := u.left(); len(left) > 0 {
+			return fmt.Errorf("there are %q", left)
+		}
+		return nil
+	})
+}
+
+// TestUp goes through a system's days: started, looked at, stopped, started
+// again, killed, started again.
+func TestUp(t *testing.T) {
+	t.Parallel()
+	parent, err := os.MkdirTemp("", "catchwater-up-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(parent) })
+	if err := os.Chmod(parent, 0o755); err != nil { // Postgres may run as another user
+		t.Fatal(err)
+	}
+	data := filepath.Join(parent, "data")
+
+	first := startUp(t, data)
+	answers := first.awaitAnswers(5)
+	for _, name := range []string{"DATABASE_URL", "NATS_URL", "INGRESS_URL", "SIMULATOR_URL"} {
+		if first.env()[name] == "" {
+			t.Errorf("the env file has no %s", name)
+		}
+	}
+	if out, err := exec.Command(harness.Program(t, "catchwater"), "--data-dir", data, "inbox", "list", "--limit", "3").CombinedOutput(); err != nil || !bytes.Contains(out, []byte("processed")) {
+		t.Errorf("inbox list: %v %s", err, out)
+	}
+	out, err := exec.Command(harness.Program(t, "catchwater"), "--data-dir", data, "up", "--ports=free").CombinedOutput()
+	if err == nil || !bytes.Contains(out, []byte("another catchwater runs on")) {
+		t.Errorf("a second one on the same folder: %v %s", err, out)
+	}
+	if err := first.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.cmd.Wait(); err != nil {
+		t.Errorf("Ctrl-C ended it with %v:\n%s", err, first.out.String())
+	}
+	first.awaitNothingLeft()
+
+	second := startUp(t, data)
+	answers = second.awaitAnswers(answers)
+	if err := second.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = second.cmd.Wait()
+	second.awaitNothingLeft()
+
+	third := startUp(t, data)
+	third.awaitAnswers(answers)
+	if err := third.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := third.cmd.Wait(); err != nil {
+		t.Errorf("SIGTERM ended it with %v:\n%s", err, third.out.String())
+	}
+	third.awaitNothingLeft()
+}
+
+func TestUpNamesTheFlagOfATakenPort(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	port := fmt.Sprint(taken.Addr().(*net.TCPAddr).Port)
+	out, err := exec.Command(harness.Program(t, "catchwater"), "--data-dir", t.TempDir(), "up", "--ingress-port", port).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "--ingress-port") || !strings.Contains(string(out), "--ports=free") {
+		t.Errorf("got %v %s", err, out)
+	}
+}
