@@ -131,6 +131,10 @@ func (s *Server) UserURL(database, user, password string) string {
 // Port is where the server listens on 127.0.0.1.
 func (s *Server) Port() int { return s.port }
 
+// DataDir is where the cluster stands: the folder asked for, or the one that
+// stands for it where the server's user cannot reach that.
+func (s *Server) DataDir() string { return s.dataDir }
+
 // Pid is the server's process.
 func (s *Server) Pid() int { return s.process.cmd.Process.Pid }
 

@@ -61,6 +61,9 @@ func (c *upCommand) Run(ctx context.Context, s *settings, out output) error {
 		return err
 	}
 	defer database.stop(log)
+	if kept := database.server.DataDir(); kept != folder.path("postgres") {
+		screen.say("the database's user cannot reach " + folder.root + "; the database stands in " + kept)
+	}
 	screen.say("starting the broker …")
 	broker, err := startBroker(folder.path("nats"), c.NATSPort)
 	if err != nil {
