@@ -65,7 +65,7 @@ func TestRolesCanDoNoMore(t *testing.T) {
 		},
 		"catchwater_reconciler": {
 			"select * from inbox_payload", "update inbox set state = state", "delete from inbox", "select * from answers",
-			"insert into answers default values", "delete from submitted_tasks", "create table mine (n int)",
+			"insert into answers default values", "delete from submitted_tasks", "insert into submitted_tasks (task_id) values (1)", "create table mine (n int)",
 		},
 	} {
 		conn, err := pgx.Connect(t.Context(), s.RoleURL(role))

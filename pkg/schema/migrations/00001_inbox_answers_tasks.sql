@@ -176,7 +176,8 @@ grant select, update on submitted_tasks to catchwater_processor;
 
 grant select, insert on inbox to catchwater_reconciler;
 grant insert on inbox_payload to catchwater_reconciler;
-grant select, insert, update on submitted_tasks, leases, poll_limits to catchwater_reconciler;
+grant select, update on submitted_tasks to catchwater_reconciler;
+grant select, insert, update on leases, poll_limits to catchwater_reconciler;
 
 -- Every service looks here before it calls itself ready.
 grant select on goose_db_version to catchwater_ingress, catchwater_processor, catchwater_reconciler;
