@@ -142,12 +142,12 @@ func (f *found) text(r ref) (string, bool) {
 	return text, text != ""
 }
 
-// exact is text, but a string that is not Unicode stays as different from
-// others as its bytes are.
+// exact is text, but a string that is not Unicode is named by the hash of what
+// stands there: repairing would make different ones equal.
 func (f *found) exact(r ref) (string, bool) {
 	text, raw := f.read(r)
 	if raw != "" {
-		text = raw
+		text = hashKey([]byte(raw))
 	}
 	return text, text != ""
 }

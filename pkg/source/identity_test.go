@@ -31,7 +31,8 @@ func TestSinglePartKeys(t *testing.T) {
 		`{"task":{"id":"` + long + `k"}}`:              hashKey([]byte(long + "k")),
 		`{"task":{"id":"a\u0000b"}}`:                   hashKey([]byte("a\x00b")),
 		"{\"task\":{\"id\":\"caf\xe9\"}}":              hashKey([]byte("\"caf\xe9\"")),
-		`{"task":{"id":"\ud800"}}`:                     `"\ud800"`,
+		`{"task":{"id":"\ud800"}}`:                     hashKey([]byte(`"\ud800"`)),
+		`{"task":{"id":"\"\\ud800\""}}`:                `"\ud800"`,
 	} {
 		if id := s.Identify(nil, []byte(content)); id.EventKey != want || id.Quarantine != "" || id.Test {
 			t.Errorf("%s: %+v, want the key %q", content, id, want)

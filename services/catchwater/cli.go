@@ -63,7 +63,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "catchwater: %v\nTry: catchwater --help\n", err)
 		return 2
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer stop()
 	context.AfterFunc(ctx, stop) // the next signal has its default effect
 	parsed.BindTo(ctx, (*context.Context)(nil))

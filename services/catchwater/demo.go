@@ -3,6 +3,7 @@ package catchwater
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/catchwater/catchwater/pkg/answerline"
+	"github.com/catchwater/catchwater/pkg/source"
 	"github.com/catchwater/catchwater/pkg/submit"
 )
 
@@ -54,6 +56,29 @@ func (u *setup) configure() error {
 		return fmt.Errorf("write the demonstration's sources file: %w", err)
 	}
 	return nil
+}
+
+// checkSources finds out whether the services will take the sources file that
+// was given, and can read every secret that it names.
+func (c *upCommand) checkSources() error {
+	if c.Config == "" {
+		return nil
+	}
+	sources, err := source.Load(c.Config)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, s := range sources.Sources {
+		_, err := source.OpenKeyring(s, os.Getenv, slog.New(slog.DiscardHandler))
+		errs = append(errs, err)
+		if s.Reconcile != nil {
+			if _, err := source.ReadSecret(s.Reconcile.Token, os.Getenv); err != nil {
+				errs = append(errs, fmt.Errorf("source %q: reconcile.token: %w", s.Name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // demoFaults make a little go wrong, as it does: some deliveries come twice,

@@ -99,3 +99,11 @@ func (u *setup) writeEnv() error {
 
 // quote makes a word that shells take as it is.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// quoteIfNeeded is quote for what people read.
+func quoteIfNeeded(s string) string {
+	if strings.ContainsAny(s, " \t'\"\\$&;()") {
+		return quote(s)
+	}
+	return s
+}

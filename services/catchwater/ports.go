@@ -12,27 +12,32 @@ import (
 )
 
 // choosePorts settles every port, and checks that nobody listens on those that
-// were asked for.
+// are not simply any free one.
 func (c *upCommand) choosePorts(ctx context.Context) error {
+	const any = 0
 	var errs []error
 	for _, p := range []struct {
 		flag   string
 		port   *int
+		usual  int
 		unused bool
 	}{
-		{"--ingress-port", &c.IngressPort, false},
-		{"--ingress-health-port", &c.IngressHealthPort, false},
-		{"--processor-health-port", &c.ProcessorHealthPort, false},
-		{"--reconciler-health-port", &c.ReconcilerHealthPort, false},
-		{"--simulator-port", &c.SimulatorPort, c.NoSimulator},
-		{"--simulator-health-port", &c.SimulatorHealthPort, c.NoSimulator},
-		{"--nats-port", &c.NATSPort, false},
-		{"--postgres-port", &c.PostgresPort, false},
+		{"--ingress-port", &c.IngressPort, 8080, false},
+		{"--ingress-health-port", &c.IngressHealthPort, 8180, false},
+		{"--processor-health-port", &c.ProcessorHealthPort, 8182, false},
+		{"--reconciler-health-port", &c.ReconcilerHealthPort, 8183, false},
+		{"--simulator-port", &c.SimulatorPort, 8090, c.NoSimulator},
+		{"--simulator-health-port", &c.SimulatorHealthPort, 8190, c.NoSimulator},
+		{"--nats-port", &c.NATSPort, any, false},
+		{"--postgres-port", &c.PostgresPort, any, false},
 	} {
 		if p.unused {
 			continue
 		}
-		if c.Ports == "free" || *p.port == 0 {
+		if *p.port == 0 && c.Ports == "fixed" {
+			*p.port = p.usual
+		}
+		if *p.port == 0 {
 			free, err := pgserver.FreePort()
 			if err != nil {
 				return err
@@ -41,7 +46,7 @@ func (c *upCommand) choosePorts(ctx context.Context) error {
 			continue
 		}
 		if *p.port < 1 || *p.port > 65535 {
-			errs = append(errs, fmt.Errorf("%s is %d: use 1 to 65535, or 0 for a free one", p.flag, *p.port))
+			errs = append(errs, fmt.Errorf("%s is %d: use 1 to 65535", p.flag, *p.port))
 			continue
 		}
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", local(*p.port))

@@ -5,11 +5,13 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/term"
 )
 
 //go:embed summary.sql
@@ -24,8 +26,7 @@ type screen struct {
 	out  io.Writer
 	live bool
 
-	mu    sync.Mutex
-	drawn int // lines of the summary that stand on the terminal
+	mu sync.Mutex
 }
 
 func newScreen(out io.Writer, live bool) *screen { return &screen{out: out, live: live} }
@@ -34,7 +35,6 @@ func newScreen(out io.Writer, live bool) *screen { return &screen{out: out, live
 func (s *screen) say(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drawn = 0
 	fmt.Fprintln(s.out, "catchwater:", text)
 }
 
@@ -85,19 +85,26 @@ func (s *screen) watch(ctx context.Context, u *setup) {
 	}
 }
 
-// draw puts lines in place of those drawn before.
+// draw puts lines in place of whatever stands on the terminal, cut to its size
+// as it is now.
 func (s *screen) draw(lines []string) {
+	width, height := 80, 24
+	if file, ok := s.out.(*os.File); ok {
+		if w, h, err := term.GetSize(int(file.Fd())); err == nil && w > 0 && h > 1 {
+			width, height = w, h
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var b strings.Builder
-	if s.drawn > 0 {
-		fmt.Fprintf(&b, "\x1b[%dA", s.drawn)
-	}
-	for _, line := range lines {
+	b.WriteString("\x1b[H")
+	for _, line := range lines[:min(len(lines), height-1)] {
+		if runes := []rune(line); len(runes) >= width {
+			line = string(runes[:width-1])
+		}
 		b.WriteString(line + "\x1b[K\n")
 	}
 	b.WriteString("\x1b[J")
-	s.drawn = len(lines)
 	_, _ = io.WriteString(s.out, b.String())
 }
 
@@ -169,7 +176,7 @@ func (s summary) page(u *setup, up time.Duration, err error) []string {
 		lines = append(lines, fmt.Sprintf("  simulator    http://%s   (docs/simulator.md)", local(u.SimulatorPort)))
 	}
 	lines = append(lines,
-		fmt.Sprintf(`  database     . %s && psql "$DATABASE_URL"`, u.folder.path("env")),
+		fmt.Sprintf(`  database     . %s && psql "$DATABASE_URL"`, quoteIfNeeded(u.folder.path("env"))),
 		fmt.Sprintf("  logs         %s", u.folder.path("logs")),
 		"",
 	)
@@ -177,7 +184,7 @@ func (s summary) page(u *setup, up time.Duration, err error) []string {
 		return append(lines, "  the database does not answer: "+err.Error(), "", "  Ctrl-C stops everything.")
 	}
 	lines = append(lines,
-		fmt.Sprintf("  inbox        processed %-8d pending %-6d waiting %-6d quarantined %-6d oldest pending %s", s.processed, s.pending, s.waiting, s.quarantined, s.oldest.Round(100*time.Millisecond)),
+		fmt.Sprintf("  inbox        processed %-8d pending %-8d quarantined %-6d oldest %s", s.processed, s.pending+s.waiting, s.quarantined, s.oldest.Round(100*time.Millisecond)),
 		fmt.Sprintf("  answers      completed %-8d failed %-7d in the last minute %d", s.completed, s.failed, s.lastMinute),
 		fmt.Sprintf("  came by      delivery %-9d reconcile %d", s.byDelivery, s.byReconcile),
 		fmt.Sprintf("  submitted    open %-13d overdue %-6d needs investigation %d", s.open, s.overdue, s.investigate),
@@ -185,7 +192,7 @@ func (s summary) page(u *setup, up time.Duration, err error) []string {
 		"  latest answers",
 	)
 	for _, a := range s.latest {
-		lines = append(lines, fmt.Sprintf("    %s  %-31s  %-10s  %-10s after %s", a.at.Local().Format(time.TimeOnly), a.taskID, a.status, a.origin, a.took.Round(time.Millisecond)))
+		lines = append(lines, fmt.Sprintf("    %s  %-9s  by %-9s  after %-8s %s", a.at.Local().Format(time.TimeOnly), a.status, a.origin, a.took.Round(time.Millisecond), a.taskID))
 	}
 	return append(lines, "", "  Ctrl-C stops everything.")
 }

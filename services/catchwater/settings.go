@@ -3,6 +3,7 @@ package catchwater
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -36,6 +37,9 @@ func (s *settings) get(name string) (string, error) {
 			}
 		}
 	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("%s is not set, and the settings of a running system cannot be read: %w", name, err)
+	}
 	return "", fmt.Errorf("%s is not set, and %s does not say it: set it, or name the folder of a running system with --data-dir", name, path)
 }
 
@@ -47,13 +51,13 @@ func (s *settings) connect(ctx context.Context) (*pgx.Conn, error) {
 	}
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the database: %w", err)
+		return nil, fmt.Errorf("connect to the database (is the system running?): %w", err)
 	}
 	return conn, nil
 }
 
-// provider returns a client for the API of a source's provider.
-func (s *settings) provider(name string) (*answerline.Client, error) {
+// reconciled returns a source whose provider can be asked.
+func (s *settings) reconciled(name string) (*source.Source, error) {
 	path, err := s.get("CATCHWATER_CONFIG")
 	if err != nil {
 		return nil, err
@@ -64,10 +68,23 @@ func (s *settings) provider(name string) (*answerline.Client, error) {
 	}
 	found := sources.Lookup(name)
 	if found == nil {
-		return nil, fmt.Errorf("there is no source %q in %s", name, path)
+		var names []string
+		for _, known := range sources.Sources {
+			names = append(names, known.Name)
+		}
+		return nil, fmt.Errorf("there is no source %q in %s; name one with --source: %s", name, path, strings.Join(names, ", "))
 	}
 	if found.Reconcile == nil {
 		return nil, fmt.Errorf("source %q has no reconcile section in %s, which says where its provider's API is", name, path)
+	}
+	return found, nil
+}
+
+// provider returns a client for the API of a source's provider.
+func (s *settings) provider(name string) (*answerline.Client, error) {
+	found, err := s.reconciled(name)
+	if err != nil {
+		return nil, err
 	}
 	key, err := source.ReadSecret(found.Reconcile.Token, s.getenv)
 	if err != nil {

@@ -49,7 +49,7 @@ func (c submitCommand) Run(ctx context.Context, s *settings, out output) error {
 	result, err := submitter.Submit(ctx, answerline.Create{TaskType: c.Type, Priority: c.Priority, IdempotencyKey: c.Key, Payload: payload})
 	switch {
 	case err != nil:
-		return err
+		return fmt.Errorf("%w\nthe key is recorded: the same command goes on where this one stopped", err)
 	case result.TaskID == "":
 		fmt.Fprintf(out, "%s: the provider has it already; its delivery will tell the task id\n", c.Key)
 	case result.Existing:
@@ -85,6 +85,9 @@ type addCommand struct {
 }
 
 func (c addCommand) Run(ctx context.Context, s *settings, out output) error {
+	if _, err := s.reconciled(c.Source); err != nil {
+		return err // nobody would ever ask for them
+	}
 	conn, err := s.connect(ctx)
 	if err != nil {
 		return err

@@ -24,22 +24,25 @@ type upCommand struct {
 	Config      string  `type:"existingfile" help:"Sources file; without one, a demonstration source whose provider is the simulator."`
 	NoSimulator bool    `help:"Run no simulator."`
 	Rate        float64 `default:"2" help:"Tasks a second that are submitted to the simulator (0 to 1000)."`
-	Ports       string  `enum:"fixed,free" default:"fixed" help:"fixed uses the ports below; free takes any that are free, to run beside another system."`
+	Ports       string  `enum:"fixed,free" default:"fixed" help:"fixed uses the usual ports, free any that are free, to run beside another system; a port that is given is used in either case."`
 
-	IngressPort          int `default:"8080" help:"Port for deliveries."`
-	SimulatorPort        int `default:"8090" help:"Port of the simulator."`
-	IngressHealthPort    int `default:"8180" help:"Port of the ingress's health and metrics."`
-	ProcessorHealthPort  int `default:"8182" help:"Port of the processor's health and metrics."`
-	ReconcilerHealthPort int `default:"8183" help:"Port of the reconciler's health and metrics."`
-	SimulatorHealthPort  int `default:"8190" help:"Port of the simulator's health and metrics."`
-	NATSPort             int `name:"nats-port" default:"0" help:"Port of the broker; 0 takes a free one."`
-	PostgresPort         int `default:"0" help:"Port of the database; 0 takes a free one."`
+	IngressPort          int `help:"Port for deliveries; usually 8080."`
+	SimulatorPort        int `help:"Port of the simulator; usually 8090."`
+	IngressHealthPort    int `help:"Port of the ingress's health and metrics; usually 8180."`
+	ProcessorHealthPort  int `help:"Port of the processor's health and metrics; usually 8182."`
+	ReconcilerHealthPort int `help:"Port of the reconciler's health and metrics; usually 8183."`
+	SimulatorHealthPort  int `help:"Port of the simulator's health and metrics; usually 8190."`
+	NATSPort             int `name:"nats-port" help:"Port of the broker; usually a free one."`
+	PostgresPort         int `help:"Port of the database; usually a free one."`
 }
 
 // Run starts everything and stops it, in order, when ctx ends or a part fails.
 func (c *upCommand) Run(ctx context.Context, s *settings, out output) error {
 	if c.Rate < 0 || c.Rate > 1000 {
 		return fmt.Errorf("--rate is %v: use 0 to 1000", c.Rate)
+	}
+	if err := c.checkSources(); err != nil {
+		return err // before anything is started
 	}
 	folder, err := openFolder(s.dataDir)
 	if err != nil {
