@@ -3,6 +3,7 @@ package catchwater
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -43,18 +44,19 @@ const (
 	lineTime = 5 * time.Second
 )
 
-// watch shows the system until ctx ends.
-func (s *screen) watch(ctx context.Context, u *setup) {
+// errNoTerminal says that nobody can be shown anything any more.
+var errNoTerminal = errors.New("the terminal is gone")
+
+// watch shows the system until ctx ends, or the terminal is closed.
+func (s *screen) watch(ctx context.Context, u *setup) error {
 	config, err := pgxpool.ParseConfig(u.database.url())
 	if err != nil {
-		s.say(err.Error())
-		return
+		return err
 	}
 	config.MaxConns = 1
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
-		s.say(err.Error())
-		return
+		return err
 	}
 	defer pool.Close()
 	every := lineTime
@@ -69,9 +71,11 @@ func (s *screen) watch(ctx context.Context, u *setup) {
 		current, err := readSummary(ctx, pool)
 		switch {
 		case ctx.Err() != nil:
-			return
+			return nil
 		case s.live:
-			s.draw(current.page(u, time.Since(began), err))
+			if s.draw(current.page(u, time.Since(began), err)) != nil {
+				return errNoTerminal
+			}
 		case err != nil:
 			s.say("the summary could not be read: " + err.Error())
 		default:
@@ -79,7 +83,7 @@ func (s *screen) watch(ctx context.Context, u *setup) {
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-ticker.C:
 		}
 	}
@@ -87,7 +91,7 @@ func (s *screen) watch(ctx context.Context, u *setup) {
 
 // draw puts lines in place of whatever stands on the terminal, cut to its size
 // as it is now.
-func (s *screen) draw(lines []string) {
+func (s *screen) draw(lines []string) error {
 	width, height := 80, 24
 	if file, ok := s.out.(*os.File); ok {
 		if w, h, err := term.GetSize(int(file.Fd())); err == nil && w > 0 && h > 1 {
@@ -105,7 +109,8 @@ func (s *screen) draw(lines []string) {
 		b.WriteString(line + "\x1b[K\n")
 	}
 	b.WriteString("\x1b[J")
-	_, _ = io.WriteString(s.out, b.String())
+	_, err := io.WriteString(s.out, b.String())
+	return err
 }
 
 // where says how to reach the system.

@@ -137,7 +137,11 @@ func (u *setup) runServices(ctx context.Context, screen *screen, log *slog.Logge
 		case <-ctx.Done():
 		}
 	})
-	watchers.Go(func() { screen.watch(ctx, u) })
+	watchers.Go(func() {
+		if err := screen.watch(ctx, u); err != nil {
+			cancel(fmt.Errorf("show the system: %w", err))
+		}
+	})
 	if !u.NoSimulator {
 		watchers.Go(func() { u.demonstrate(ctx, log) })
 	}
