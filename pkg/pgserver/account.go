@@ -1,7 +1,6 @@
 package pgserver
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -13,9 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
 	"syscall"
-	"time"
 )
 
 const (
@@ -166,33 +163,4 @@ func (a account) start(cmd *exec.Cmd, dir string, log io.Writer) (*process, erro
 		return nil, err
 	}
 	return p, nil
-}
-
-// stopLeftover ends a server that still runs on a data folder whose parent was
-// killed where the system does not tell children.
-func stopLeftover(ctx context.Context, dir string) error {
-	data, _ := os.ReadFile(filepath.Join(dir, "postmaster.pid")) // without one, none runs
-	line, _, _ := strings.Cut(string(data), "\n")
-	pid, _ := strconv.Atoi(strings.TrimSpace(line))
-	if pid <= 1 || !isPostgres(pid) {
-		return nil // the server sees for itself that the file is stale
-	}
-	_ = syscall.Kill(pid, fastStop)
-	deadline := time.After(stopTimeout)
-	for syscall.Kill(pid, 0) == nil {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-deadline:
-			return fmt.Errorf("another Postgres (process %d) runs on %s and does not stop: stop it, or name another data folder", pid, dir)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	return nil
-}
-
-// isPostgres guards against a process id that has been given to somebody else.
-func isPostgres(pid int) bool {
-	name, err := exec.Command("ps", "-o", "comm=", "-p", strconv.Itoa(pid)).Output()
-	return err == nil && strings.Contains(string(name), "postgres")
 }
