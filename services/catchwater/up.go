@@ -23,7 +23,7 @@ import (
 type upCommand struct {
 	Config      string  `type:"existingfile" help:"Sources file; without one, a demonstration source whose provider is the simulator."`
 	NoSimulator bool    `help:"Run no simulator."`
-	Rate        float64 `default:"2" help:"Tasks a second that are submitted to the simulator (0 to 1000)."`
+	Rate        float64 `default:"2" help:"Tasks a second that are submitted to the simulator (0 for none, or 0.001 to 1000)."`
 	Ports       string  `enum:"fixed,free" default:"fixed" help:"fixed uses the usual ports, free any that are free, to run beside another system; a port that is given is used in either case."`
 
 	IngressPort          int `help:"Port for deliveries; usually 8080."`
@@ -38,8 +38,8 @@ type upCommand struct {
 
 // Run starts everything and stops it, in order, when ctx ends or a part fails.
 func (c *upCommand) Run(ctx context.Context, s *settings, out output) error {
-	if c.Rate < 0 || c.Rate > 1000 {
-		return fmt.Errorf("--rate is %v: use 0 to 1000", c.Rate)
+	if c.Rate != 0 && !(c.Rate >= 0.001 && c.Rate <= 1000) { // so written, NaN is refused too
+		return fmt.Errorf("--rate is %v: use 0 for none, or 0.001 to 1000", c.Rate)
 	}
 	if err := c.checkSources(); err != nil {
 		return err // before anything is started
