@@ -100,6 +100,11 @@ func (u *setup) writeEnv() error {
 // quote makes a word that shells take as it is.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
+// unquote returns the text of a word that quote has made.
+func unquote(word string) string {
+	return strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(word, "'"), "'"), `'\''`, "'")
+}
+
 // quoteIfNeeded is quote for what people read.
 func quoteIfNeeded(s string) string {
 	if strings.ContainsAny(s, " \t'\"\\$&;()") {

@@ -33,7 +33,7 @@ func (s *settings) get(name string) (string, error) {
 		defer file.Close()
 		for lines := bufio.NewScanner(file); lines.Scan(); {
 			if key, value, ok := strings.Cut(lines.Text(), "="); ok && key == name {
-				return strings.Trim(value, "'"), nil
+				return unquote(value), nil
 			}
 		}
 	}

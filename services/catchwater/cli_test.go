@@ -1,0 +1,165 @@
+package catchwater
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/catchwater/catchwater/pkg/pgtest"
+)
+
+// TestMain keeps the tests off a database that the environment names.
+func TestMain(m *testing.M) {
+	for _, name := range []string{"DATABASE_URL", "CATCHWATER_CONFIG", "CATCHWATER_DATA_DIR"} {
+		_ = os.Unsetenv(name)
+	}
+	os.Exit(m.Run())
+}
+
+// quarantinedRow puts a row into quarantine that has a body.
+const quarantinedRow = `
+with row as (
+  insert into inbox (source, event_key, body_hash, state, last_error)
+  values ('answers', 'task_1', '', 'quarantined', 'no such field')
+  returning id, received_at
+)
+insert into inbox_payload (inbox_id, received_at, body) select id, received_at, '\x6100626f6479' from row`
+
+func TestCommandLines(t *testing.T) {
+	t.Parallel()
+	empty := t.TempDir()
+	for _, c := range []struct {
+		name string
+		args string
+		exit int
+		says string
+	}{
+		{"nothing", "", 0, "Usage: catchwater"},
+		{"help of a command", "tasks submit --help", 0, "--key"},
+		{"version", "version", 0, "catchwater "},
+		{"unknown command", "start", 2, "Try: catchwater --help"},
+		{"unknown flag", "up --fast", 2, "--fast"},
+		{"submit without a key", "tasks submit", 2, "--key"},
+		{"add without ids", "tasks add", 2, "task-id"},
+		{"retry of no number", "inbox retry first", 2, "first"},
+		{"state that is none", "inbox list --state lost", 2, "quarantined"},
+		{"limit", "inbox list --limit 0", 1, "--limit is 0"},
+		{"limit of tasks", "tasks list --limit=-1", 1, "--limit is -1"},
+		{"config that is not there", "up --config /nowhere.yaml", 2, "/nowhere.yaml"},
+		{"rate below", "up --rate=-1", 1, "use 0 for none"},
+		{"rate above", "up --rate 1001", 1, "use 0 for none"},
+		{"rate too small", "up --rate 1e-10", 1, "use 0 for none"},
+		{"rate that is none", "up --rate NaN", 1, "use 0 for none"},
+		{"port out of range", "up --ingress-port 70000", 1, "--ingress-port is 70000"},
+		{"data that is not JSON", "tasks submit --key k --data hello", 1, "named with @"},
+		{"data file that is not there", "tasks submit --key k --data @/nowhere.json", 1, "read --data"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			args := strings.Fields(c.args)
+			if len(args) > 0 {
+				args = append([]string{"--data-dir", empty}, args...)
+			}
+			if exit := Main(args, &out, &out); exit != c.exit || !strings.Contains(out.String(), c.says) {
+				t.Errorf("exit status %d, want %d, with %q in:\n%s", exit, c.exit, c.says, out.String())
+			}
+		})
+	}
+}
+
+// TestSettingsComeFromTheEnvironmentOrTheEnvFile holds get to the words that
+// writeEnv writes.
+func TestSettingsComeFromTheEnvironmentOrTheEnvFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	odd := "/it's/here=there"
+	if err := os.WriteFile(filepath.Join(dir, "env"), []byte("A="+quote("file")+"\nB="+quote(odd)+"\n"), private); err != nil {
+		t.Fatal(err)
+	}
+	s := &settings{dataDir: dir, getenv: func(name string) string {
+		return map[string]string{"A": "environment"}[name]
+	}}
+	for name, want := range map[string]string{"A": "environment", "B": odd} {
+		if got, err := s.get(name); got != want || err != nil {
+			t.Errorf("%s is %q (%v), want %q", name, got, err, want)
+		}
+	}
+	if _, err := s.get("C"); err == nil || !strings.Contains(err.Error(), "C is not set") || !strings.Contains(err.Error(), "--data-dir") {
+		t.Errorf("got %v, want an error that says how to set C", err)
+	}
+}
+
+// onDatabase runs a command line on a database, and returns what it printed.
+func onDatabase(t *testing.T, url string, args ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	files := map[string]string{
+		"env":             "DATABASE_URL=" + quote(url) + "\nCATCHWATER_CONFIG=" + quote(filepath.Join(dir, "catchwater.yaml")) + "\n",
+		"catchwater.yaml": fmt.Sprintf(demoConfig, filepath.Join(dir, "secret"), 8090, filepath.Join(dir, "secret")),
+		"secret":          "whsec_of-the-tests-alone",
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), private); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out bytes.Buffer
+	if exit := Main(append([]string{"--data-dir", dir}, args...), &out, &out); exit != 0 {
+		t.Errorf("%v: exit status %d:\n%s", args, exit, out.String())
+	}
+	return out.String()
+}
+
+func TestMigrateSaysWhatItApplied(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Empty(t)
+	if out := onDatabase(t, url, "migrate"); !strings.Contains(out, "applied ") || !strings.Contains(out, "the schema is at version") {
+		t.Errorf("the first time: %s", out)
+	}
+	if out := onDatabase(t, url, "migrate"); strings.Contains(out, "applied ") {
+		t.Errorf("the second time: %s", out)
+	}
+}
+
+func TestTasksAreRegisteredAndListed(t *testing.T) {
+	t.Parallel()
+	url := pgtest.New(t)
+	if out := onDatabase(t, url, "tasks", "add", "task_1", "task_2"); !strings.Contains(out, "registered 2 tasks of 2") {
+		t.Error(out)
+	}
+	if out := onDatabase(t, url, "tasks", "add", "task_2", "task_3"); !strings.Contains(out, "registered 1 tasks of 2") {
+		t.Error(out)
+	}
+	if out := onDatabase(t, url, "tasks", "list"); !strings.Contains(out, "task_1") || !strings.Contains(out, "open") {
+		t.Error(out)
+	}
+	if out := onDatabase(t, url, "tasks", "list", "--json"); strings.Count(out, `"task_id":"task_`) != 3 {
+		t.Error(out)
+	}
+}
+
+func TestInboxCommands(t *testing.T) {
+	t.Parallel()
+	url := pgtest.New(t)
+	pool := pgtest.Pool(t, url)
+	_, err := pool.Exec(t.Context(), quarantinedRow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out := onDatabase(t, url, "inbox", "list", "--state", "quarantined"); !strings.Contains(out, "answers") || !strings.Contains(out, "no such field") {
+		t.Error(out)
+	}
+	if out := onDatabase(t, url, "inbox", "show", "1", "--body"); out != "a\x00body" {
+		t.Errorf("the body is %q", out)
+	}
+	if out := onDatabase(t, url, "inbox", "retry", "1", "2"); !strings.Contains(out, "row 1 will be processed again") || !strings.Contains(out, "row 2 is not in quarantine") {
+		t.Error(out)
+	}
+	if out := onDatabase(t, url, "inbox", "list", "--state", "quarantined"); strings.Contains(out, "no such field") {
+		t.Error("the row is still in quarantine: " + out)
+	}
+}
