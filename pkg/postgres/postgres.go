@@ -34,6 +34,7 @@ func Open(ctx context.Context, settings service.Database) (*pgxpool.Pool, error)
 	}
 	config.MaxConns = settings.MaxConns
 	config.MaxConnIdleTime = 5 * time.Minute
+	config.MaxConnLifetime = 5 * time.Minute // so that none outlives a failover for long
 	config.ConnConfig.ConnectTimeout = settings.ConnectTimeout
 	// After a failover the name may lead to a server that takes no writes.
 	if config.ConnConfig.ValidateConnect == nil {

@@ -29,7 +29,6 @@ type handler struct {
 	announce      func(*busv1.Announcement, string) error
 	memory        *budget
 	answerTimeout time.Duration
-	readTimeout   time.Duration
 	retryAfter    string
 	ready         func() bool
 	draining      func() bool
@@ -87,9 +86,6 @@ func (h *handler) receive(c echo.Context, target endpoint) answer {
 	r := c.Request()
 	memory := &lease{budget: h.memory}
 	defer memory.release()
-	// Per request, and not the server's: on a kept connection that would begin
-	// to run while the connection is idle.
-	_ = http.NewResponseController(c.Response()).SetReadDeadline(time.Now().Add(h.readTimeout))
 	content, err := readBody(r, target.source, memory)
 	if err != nil {
 		return bodyAnswer(err)

@@ -71,11 +71,12 @@ func Run(ctx context.Context, cfg Config) error {
 	batcher = newBatcher(inbox.NewStore(pool, cfg.Grace), cfg, metrics.flushed)
 	defer batcher.stop()
 
+	group, failed := errgroup.WithContext(ctx) // failed ends with ctx, and when a part fails
 	schemaReady := make(chan struct{})
 	h := &handler{
 		endpoints: endpoints, batcher: batcher, announce: broker.Announce, memory: memory,
-		answerTimeout: cfg.AnswerTimeout, readTimeout: cfg.ReadTimeout, retryAfter: retryAfterHeader(cfg.RetryAfter),
-		ready: func() bool { return isClosed(schemaReady) }, draining: func() bool { return ctx.Err() != nil }, metrics: metrics, log: log, now: time.Now,
+		answerTimeout: cfg.AnswerTimeout, retryAfter: retryAfterHeader(cfg.RetryAfter),
+		ready: func() bool { return isClosed(schemaReady) }, draining: func() bool { return failed.Err() != nil }, metrics: metrics, log: log, now: time.Now,
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
 	if err != nil {
@@ -86,10 +87,9 @@ func Run(ctx context.Context, cfg Config) error {
 	// The loops around the server go on until it has drained.
 	around, stopAround := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopAround()
-	group, failed := errgroup.WithContext(ctx)
 	group.Go(func() error { return service.ServeHealth(around, cfg.HealthListen, health, registry, log) })
 	group.Go(func() error {
-		if !postgres.AwaitSchema(ctx, pool, health, log) {
+		if !postgres.AwaitSchema(failed, pool, health, log) {
 			return nil
 		}
 		close(schemaReady)
@@ -163,6 +163,7 @@ func newServer(cfg Config, h *handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           e,
 		ReadHeaderTimeout: cfg.HeaderTimeout,
+		ReadTimeout:       cfg.ReadTimeout,
 		IdleTimeout:       cfg.IdleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what senders do wrong with TCP and HTTP

@@ -20,7 +20,7 @@ type Config struct {
 	service.Sources  `embed:""`
 
 	HealthListen string        `name:"health-listen" env:"CATCHWATER_HEALTH_LISTEN" default:"127.0.0.1:8182" help:"Address of /livez, /readyz and /metrics."`
-	Workers      int           `name:"workers" env:"CATCHWATER_WORKERS" default:"4" help:"Batches processed at a time (1 to 64), each on a database connection of its own."`
+	Workers      int           `name:"workers" env:"CATCHWATER_WORKERS" default:"4" help:"Batches of the doorbell processed at a time, and as many again of due rows while there is a backlog (1 to 64), each on a database connection of its own."`
 	BatchRows    int           `name:"batch-rows" env:"CATCHWATER_BATCH_ROWS" default:"256" help:"Most rows in one transaction (1 to 10000)."`
 	ScanInterval time.Duration `name:"scan-interval" env:"CATCHWATER_SCAN_INTERVAL" default:"2s" help:"How often due rows are looked for while the doorbell works."`
 	EagerScan    time.Duration `name:"eager-scan-interval" env:"CATCHWATER_EAGER_SCAN_INTERVAL" default:"200ms" help:"How often rows are looked for while the doorbell is silent."`

@@ -32,7 +32,7 @@ func (p *processor) answer(ctx context.Context) {
 // collect takes what else is waiting, up to a batch. It does not linger.
 func (p *processor) collect(first jetstream.Msg) []jetstream.Msg {
 	msgs := []jetstream.Msg{first}
-	for len(msgs) < p.cfg.BatchRows {
+	for limit := p.bellLimit.rows(); len(msgs) < limit; {
 		select {
 		case msg := <-p.consumer.Messages():
 			msgs = append(msgs, msg)
@@ -71,6 +71,7 @@ func (p *processor) handle(ctx context.Context, msgs []jetstream.Msg) {
 			held, err = heldByOthers(ctx, tx, ids, rows)
 			return err
 		})
+	p.bellLimit.heed(result, err)
 	p.record(ctx, "doorbell", result, err)
 	for id, msgs := range byID {
 		for _, msg := range msgs {

@@ -34,6 +34,8 @@ type processor struct {
 	batcher   *batcher
 	metrics   *metrics
 	watermark watermark
+	bellLimit limit
+	scanLimit limit
 }
 
 // Run processes rows until ctx ends, then finishes the batches under way.
@@ -56,7 +58,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	cfg.Database.MaxConns = max(cfg.Database.MaxConns, int32(cfg.Workers)+3) // one a worker, the scan, the backlog
+	cfg.Database.MaxConns = max(cfg.Database.MaxConns, 2*int32(cfg.Workers)+2) // one a worker, twice: doorbell and scan; the look-out, the backlog
 	pool, err := postgres.Open(ctx, cfg.Database)
 	if err != nil {
 		return err
@@ -71,7 +73,7 @@ func Run(ctx context.Context, cfg Config) error {
 	registry, health := service.NewRegistry(), service.NewHealth()
 	consumer := broker.NewConsumer(bus.Announcements(), 2*cfg.Workers*cfg.BatchRows)
 	metrics := newMetrics(registry, consumer.Healthy)
-	p := &processor{cfg: cfg, log: log, consumer: consumer, metrics: metrics, batcher: &batcher{
+	p := &processor{cfg: cfg, log: log, consumer: consumer, metrics: metrics, bellLimit: limit{most: cfg.BatchRows}, scanLimit: limit{most: cfg.BatchRows}, batcher: &batcher{
 		db: pool, projections: projections, timeout: cfg.BatchTimeout, maxAttempts: cfg.MaxAttempts,
 		retryBase: cfg.RetryBase, retryMax: cfg.RetryMax, metrics: metrics,
 	}}

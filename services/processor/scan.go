@@ -42,20 +42,25 @@ func (p *processor) scanOnce(ctx context.Context) bool {
 	if !p.consumer.Healthy() {
 		ahead = p.cfg.Grace // nobody else will take new rows up
 	}
+	limit := p.scanLimit.rows()
 	began := time.Now()
 	since := p.watermark.from(began)
 	result, err := p.batcher.run(ctx, func(ctx context.Context, tx pgx.Tx) ([]inbox.Row, error) {
-		return inbox.ClaimDue(ctx, tx, since, ahead, p.cfg.BatchRows)
+		return inbox.ClaimDue(ctx, tx, since, ahead, limit)
 	}, nil)
+	p.scanLimit.heed(result, err)
 	p.record(ctx, "scan", result, err)
 	if err != nil {
 		p.pause(ctx)
 		return false
 	}
-	if len(result.rows) == 0 {
+	switch {
+	case len(result.rows) == 0:
 		p.watermark.nothingDue(began)
+	case since.Equal(time.Unix(0, 0)):
+		p.watermark.foundBelow()
 	}
-	return len(result.rows) == p.cfg.BatchRows
+	return len(result.rows) == limit
 }
 
 // workOff lets all workers take batches of due rows until there are none.

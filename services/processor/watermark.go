@@ -42,3 +42,11 @@ func (w *watermark) nothingDue(began time.Time) {
 		w.since = since
 	}
 }
+
+// foundBelow notes that a look from the beginning found rows: there may be more
+// below the watermark than it took.
+func (w *watermark) foundBelow() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.since = time.Unix(0, 0)
+}
