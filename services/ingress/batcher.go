@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/catchwater/catchwater/pkg/inbox"
@@ -42,8 +43,10 @@ type batcher struct {
 // entry is a delivery on its way. Its result outlives the request that waits
 // for it, so a sender that goes away cancels nobody's insert.
 type entry struct {
-	delivery inbox.Delivery
-	done     chan inbox.Inserted // buffered: the flusher never waits
+	delivery  inbox.Delivery
+	memory    *lease              // of the body, given back when it has been written
+	done      chan inbox.Inserted // buffered: the flusher never waits
+	abandoned atomic.Bool         // nobody waits any more; it need not be written
 }
 
 func newBatcher(store inserter, cfg Config, onFlush func(rows int, took time.Duration)) *batcher {
@@ -53,10 +56,11 @@ func newBatcher(store inserter, cfg Config, onFlush func(rows int, took time.Dur
 	}
 }
 
-// put takes a delivery, and may write it before it returns. The result arrives
-// on the channel, always.
-func (b *batcher) put(delivery inbox.Delivery) (<-chan inbox.Inserted, error) {
-	e := &entry{delivery: delivery, done: make(chan inbox.Inserted, 1)}
+// put takes a delivery with the memory that its body holds, and may write it
+// before it returns. The result arrives on the entry's channel, unless the entry
+// is abandoned before its turn has come.
+func (b *batcher) put(delivery inbox.Delivery, memory *lease) (*entry, error) {
+	e := &entry{delivery: delivery, memory: memory, done: make(chan inbox.Inserted, 1)}
 	if err := b.enqueue(e); err != nil {
 		return nil, err
 	}
@@ -68,7 +72,7 @@ func (b *batcher) put(delivery inbox.Delivery) (<-chan inbox.Inserted, error) {
 			b.giveToken()
 		}
 	}
-	return e.done, nil
+	return e, nil
 }
 
 func (b *batcher) enqueue(e *entry) error {
@@ -128,6 +132,10 @@ func (b *batcher) flushGroup() {
 	for bytes := 0; len(entries) < b.maxRows && bytes < b.maxBytes; {
 		select {
 		case e := <-b.queue:
+			if e.abandoned.Load() {
+				b.finish(e)
+				continue
+			}
 			entries, deliveries = append(entries, e), append(deliveries, e.delivery)
 			bytes += len(e.delivery.Body)
 			continue
@@ -158,6 +166,12 @@ func (b *batcher) write(entries []*entry, deliveries []inbox.Delivery) {
 		} else {
 			e.done <- results[i]
 		}
-		b.held.Done()
+		b.finish(e)
 	}
+}
+
+// finish lets go of an entry that has been written, or need not be.
+func (b *batcher) finish(e *entry) {
+	e.memory.release()
+	b.held.Done()
 }

@@ -39,6 +39,8 @@ func testBatcher(g *gate, change func(*Config)) *batcher {
 	return newBatcher(g, cfg, func(int, time.Duration) {})
 }
 
+func noMemory() *lease { return &lease{budget: &budget{}} }
+
 func sized(n int) inbox.Delivery { return inbox.Delivery{Body: make([]byte, n)} }
 
 // TestBatcherGroupsWhatWaits holds the one flusher busy, and sees what queued
@@ -50,12 +52,12 @@ func TestBatcherGroupsWhatWaits(t *testing.T) {
 	var results sync.WaitGroup
 	var waiting []<-chan inbox.Inserted
 	results.Go(func() { // writes by itself, and so waits at the gate
-		done, err := b.put(sized(1))
+		e, err := b.put(sized(1), noMemory())
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		<-done
+		<-e.done
 	})
 	if rows := <-g.entered; rows != 1 {
 		t.Fatalf("a delivery alone went out with %d", rows)
@@ -65,11 +67,11 @@ func TestBatcherGroupsWhatWaits(t *testing.T) {
 		if n < 4 {
 			size = 600 // two of them are over the bytes of a group
 		}
-		done, err := b.put(sized(size))
+		e, err := b.put(sized(size), noMemory())
 		if err != nil {
 			t.Fatal(err)
 		}
-		waiting = append(waiting, done)
+		waiting = append(waiting, e.done)
 	}
 	close(g.open)
 	for _, want := range []int{2, 2, 10, 10, 1} {
@@ -84,7 +86,7 @@ func TestBatcherGroupsWhatWaits(t *testing.T) {
 	}
 	results.Wait()
 	b.stop()
-	if _, err := b.put(sized(1)); !errors.Is(err, errStopped) {
+	if _, err := b.put(sized(1), noMemory()); !errors.Is(err, errStopped) {
 		t.Errorf("after its stop: %v", err)
 	}
 }
@@ -93,14 +95,14 @@ func TestBatcherRefusesWhenFull(t *testing.T) {
 	t.Parallel()
 	g := &gate{open: make(chan struct{}), entered: make(chan int, 100)}
 	b := testBatcher(g, func(c *Config) { c.QueueRows = 3 })
-	go func() { _, _ = b.put(sized(1)) }()
+	go func() { _, _ = b.put(sized(1), noMemory()) }()
 	<-g.entered
 	for range 3 {
-		if _, err := b.put(sized(1)); err != nil {
+		if _, err := b.put(sized(1), noMemory()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := b.put(sized(1)); !errors.Is(err, errQueueFull) {
+	if _, err := b.put(sized(1), noMemory()); !errors.Is(err, errQueueFull) {
 		t.Errorf("got %v, want that the queue is full", err)
 	}
 	close(g.open)
@@ -112,11 +114,11 @@ func TestBatcherTellsEveryoneOfAFailure(t *testing.T) {
 	g := &gate{open: make(chan struct{}), entered: make(chan int, 100), fail: fmt.Errorf("down: %w", inbox.ErrUnavailable)}
 	close(g.open)
 	b := testBatcher(g, nil)
-	done, err := b.put(sized(1))
+	e, err := b.put(sized(1), noMemory())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if result := <-done; !errors.Is(result.Err, inbox.ErrUnavailable) {
+	if result := <-e.done; !errors.Is(result.Err, inbox.ErrUnavailable) {
 		t.Errorf("got %v", result)
 	}
 	if len(g.entered) != 2 {
@@ -136,13 +138,13 @@ func TestBatcherLeavesNothingLying(t *testing.T) {
 	for range 50 {
 		senders.Go(func() {
 			for range 200 {
-				done, err := b.put(sized(1))
+				e, err := b.put(sized(1), noMemory())
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				select {
-				case <-done:
+				case <-e.done:
 				case <-time.After(20 * time.Second):
 					t.Error("a delivery was left lying")
 					return
@@ -152,4 +154,30 @@ func TestBatcherLeavesNothingLying(t *testing.T) {
 	}
 	senders.Wait()
 	b.stop()
+}
+
+// TestAnAbandonedDeliveryIsNotWritten gives up on one that waits, and sees its
+// memory given back.
+func TestAnAbandonedDeliveryIsNotWritten(t *testing.T) {
+	t.Parallel()
+	g := &gate{open: make(chan struct{}), entered: make(chan int, 100)}
+	b := testBatcher(g, nil)
+	go func() { _, _ = b.put(sized(1), noMemory()) }()
+	<-g.entered
+	all := &budget{limit: 100}
+	memory := &lease{budget: all}
+	memory.grow(50)
+	e, err := b.put(sized(1), memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.abandoned.Store(true)
+	close(g.open)
+	b.stop()
+	if len(g.entered) != 0 {
+		t.Error("it was written")
+	}
+	if used := all.used.Load(); used != 0 {
+		t.Errorf("%d bytes are still held", used)
+	}
 }

@@ -85,7 +85,12 @@ func (h *handler) serve(c echo.Context) error {
 func (h *handler) receive(c echo.Context, target endpoint) answer {
 	r := c.Request()
 	memory := &lease{budget: h.memory}
-	defer memory.release()
+	handedOn := false // to the batcher, which may hold the body for longer than we wait
+	defer func() {
+		if !handedOn {
+			memory.release()
+		}
+	}()
 	content, err := readBody(r, target.source, memory)
 	if err != nil {
 		return bodyAnswer(err)
@@ -102,7 +107,8 @@ func (h *handler) receive(c echo.Context, target endpoint) answer {
 	if identity.Test {
 		return answer{status: http.StatusNoContent, outcome: "test"}
 	}
-	return h.store(c, inbox.Delivery{
+	var a answer
+	a, handedOn = h.store(inbox.Delivery{
 		Source:      target.source.Name,
 		EventKey:    identity.EventKey,
 		EventType:   identity.EventType,
@@ -113,7 +119,8 @@ func (h *handler) receive(c echo.Context, target endpoint) answer {
 		Headers:     target.source.Keep(r.Header),
 		Traceparent: traceparent(r.Header),
 		Quarantine:  identity.Quarantine,
-	})
+	}, memory)
+	return a
 }
 
 // w3cTraceparent is version 00 of the W3C trace context, and what a later one
@@ -144,32 +151,34 @@ func bodyAnswer(err error) answer {
 }
 
 // store puts a verified delivery into the inbox, waits for the commit, and
-// rings the doorbell for a new row.
-func (h *handler) store(c echo.Context, delivery inbox.Delivery) answer {
+// rings the doorbell for a new row. It says whether the batcher has taken the
+// body's memory over.
+func (h *handler) store(delivery inbox.Delivery, memory *lease) (a answer, handedOn bool) {
 	unavailable := answer{status: http.StatusServiceUnavailable, outcome: "unavailable", key: delivery.EventKey}
 	if !h.ready() {
 		unavailable.err = errors.New("the database is not ready; see /readyz")
-		return unavailable
+		return unavailable, false
 	}
-	done, err := h.batcher.put(delivery)
+	entry, err := h.batcher.put(delivery, memory)
 	if err != nil {
 		unavailable.err = err
-		return unavailable
+		return unavailable, false
 	}
 	timeout := time.NewTimer(h.answerTimeout)
 	defer timeout.Stop()
 	var result inbox.Inserted
 	select {
-	case result = <-done:
+	case result = <-entry.done:
 	case <-timeout.C:
+		entry.abandoned.Store(true)
 		unavailable.err = errors.New("the database did not answer in time")
-		return unavailable
+		return unavailable, true
 	}
-	a := answer{status: http.StatusNoContent, outcome: result.Outcome.String(), key: delivery.EventKey, inboxID: result.ID}
+	a = answer{status: http.StatusNoContent, outcome: result.Outcome.String(), key: delivery.EventKey, inboxID: result.ID}
 	switch {
 	case result.Err != nil && errors.Is(result.Err, inbox.ErrUnavailable):
 		unavailable.err = result.Err
-		return unavailable
+		return unavailable, true
 	case result.Err != nil: // the database refuses this very row: nothing is stored, so no 2xx
 		a.status, a.outcome, a.err = http.StatusInternalServerError, "failed", result.Err
 	case result.Outcome == inbox.Stored && delivery.Quarantine != "":
@@ -180,7 +189,7 @@ func (h *handler) store(c echo.Context, delivery inbox.Delivery) answer {
 			h.metrics.announceFailures.Inc()
 		}
 	}
-	return a
+	return a, true
 }
 
 // logAnswer writes the one line about a delivery.

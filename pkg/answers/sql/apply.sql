@@ -11,11 +11,19 @@ with input as materialized (
     as t(source, task_id, job_key, idempotency_key, task_type, status, created_at, credits_charged, response, repaired,
          inbox_id)
 ),
+submitted as (
+  -- A row that somebody has locked is left to the reconciler: the answers are
+  -- not to wait for it.
+  select s.id
+  from submitted_tasks s join input i on s.source = i.source and s.task_id = i.task_id
+  where s.settled_at is null
+  for update of s skip locked
+),
 settled as (
   update submitted_tasks s
   set settled_at = now()
-  from input i
-  where s.source = i.source and s.task_id = i.task_id and s.settled_at is null
+  from submitted
+  where s.id = submitted.id
 ),
 filled as (
   update submitted_tasks s
