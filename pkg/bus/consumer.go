@@ -200,8 +200,3 @@ func (c *Consumer) check(ctx context.Context, consumer jetstream.Consumer) error
 	}
 	return nil
 }
-
-// Traceparent returns the trace context that came with a message, or "".
-func Traceparent(msg jetstream.Msg) string {
-	return msg.Headers().Get(traceparentHeader)
-}
