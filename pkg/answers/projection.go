@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/catchwater/catchwater/pkg/inbox"
+	"github.com/catchwater/catchwater/pkg/projection"
 )
 
 //go:embed sql/apply.sql
@@ -18,27 +19,37 @@ var applySQL string
 type Projection struct{}
 
 // Apply stores what the rows say, in one statement. A row that says nothing
-// usable is left out and named in the map with its (permanent) error; any other
-// error is of the statement, which has then applied none.
-func (Projection) Apply(ctx context.Context, tx pgx.Tx, rows []inbox.Row) (map[int64]error, error) {
-	failed := make(map[int64]error)
+// usable is left out with its (permanent) error.
+func (Projection) Apply(ctx context.Context, tx pgx.Tx, rows []inbox.Row) (projection.Result, error) {
+	out := projection.Result{Failed: make(map[int64]error), Changes: make(map[int64]projection.Change, len(rows))}
 	var in columns
 	for _, row := range rows {
 		result, err := Decode(row)
 		if err != nil {
-			failed[row.ID] = err
+			out.Failed[row.ID] = err
 			continue
 		}
 		in.add(result)
+		out.Changes[row.ID] = projection.Change{Status: result.Status}
 	}
 	if len(in.source) == 0 {
-		return failed, nil
+		return out, nil
 	}
-	if _, err := tx.Exec(ctx, applySQL, in.source, in.taskID, in.jobKey, in.idempotencyKey, in.taskType, in.status,
-		in.createdAt, in.credits, in.response, in.repaired, in.inboxID); err != nil {
-		return nil, fmt.Errorf("store %d answers: %w", len(in.source), err)
+	stored, err := tx.Query(ctx, applySQL, in.source, in.taskID, in.jobKey, in.idempotencyKey, in.taskType, in.status,
+		in.createdAt, in.credits, in.response, in.repaired, in.inboxID)
+	if err == nil {
+		var id int64
+		_, err = pgx.ForEachRow(stored, []any{&id}, func() error {
+			change := out.Changes[id]
+			change.Changed = true
+			out.Changes[id] = change
+			return nil
+		})
 	}
-	return failed, nil
+	if err != nil {
+		return projection.Result{}, fmt.Errorf("store %d answers: %w", len(in.source), err)
+	}
+	return out, nil
 }
 
 // columns holds results the way unnest takes them.

@@ -19,6 +19,8 @@ var (
 	statesSQL string
 	//go:embed sql/done.sql
 	doneSQL string
+	//go:embed sql/put_off.sql
+	putOffSQL string
 	//go:embed sql/fail.sql
 	failSQL string
 )
@@ -108,6 +110,38 @@ func Done(ctx context.Context, tx pgx.Tx, ids []int64) error {
 	return nil
 }
 
+// Wait is a claimed row that cannot be processed yet, through no fault of its
+// own.
+type Wait struct {
+	ID  int64
+	For string // what has to come first
+}
+
+// The limits of how long a waiting row is put off: as long again as it has
+// waited, so that what comes moments after the event is soon seen.
+const (
+	leastWait = time.Second
+	mostWait  = 10 * time.Minute
+)
+
+// PutOff marks claimed rows as waiting until they are next looked at. It is no
+// attempt: a row may wait for ever.
+func PutOff(ctx context.Context, tx pgx.Tx, waits []Wait) error {
+	if len(waits) == 0 {
+		return nil
+	}
+	ids := make([]int64, 0, len(waits))
+	texts := make([]string, 0, len(waits))
+	for _, wait := range waits {
+		ids = append(ids, wait.ID)
+		texts = append(texts, columnText("waits for "+wait.For))
+	}
+	if _, err := tx.Exec(ctx, putOffSQL, ids, texts, leastWait, mostWait); err != nil {
+		return fmt.Errorf("put off %d waiting rows: %w", len(waits), err)
+	}
+	return nil
+}
+
 // Failure is what went wrong with one claimed row.
 type Failure struct {
 	ID  int64
@@ -127,7 +161,7 @@ func Fail(ctx context.Context, tx pgx.Tx, failures []Failure) error {
 	delays := make([]*time.Duration, 0, len(failures))
 	for _, failure := range failures {
 		ids = append(ids, failure.ID)
-		texts = append(texts, errorText(failure.Err))
+		texts = append(texts, columnText(failure.Err.Error()))
 		delay := &failure.RetryIn
 		if failure.Quarantine {
 			delay = nil
@@ -140,11 +174,11 @@ func Fail(ctx context.Context, tx pgx.Tx, failures []Failure) error {
 	return nil
 }
 
-// errorText is an error as the last_error column takes it: bounded, and text
-// to Postgres.
-func errorText(err error) string {
+// columnText is a text as the last_error column takes it: bounded, and text to
+// Postgres.
+func columnText(text string) string {
 	const most = 1000
-	text := strings.ToValidUTF8(strings.ReplaceAll(err.Error(), "\x00", "\uFFFD"), "\uFFFD")
+	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "…"
 	}

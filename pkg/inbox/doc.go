@@ -6,7 +6,9 @@
 //	          ┌──────────── Fail, attempts left ───────────┐
 //	          ▼                                            │
 //	Insert ─▶ pending ──Claim──▶ (in a transaction) ──Done──▶ processed
-//	   │                               │
+//	   │                          ▲    │      │
+//	   │                        Claim  │    PutOff, what it is about is not known yet
+//	   │                          └── waiting ◀┘
 //	   │ no key, not JSON              │ Fail, no attempt left or no retry can help
 //	   └────────▶ quarantined ◀────────┘
 //	                  └──Retry (an operator)──▶ pending

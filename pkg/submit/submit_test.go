@@ -116,8 +116,8 @@ func deliver(t *testing.T, db *pgxpool.Pool, body string) {
 		if err != nil {
 			return err
 		}
-		failed, err := answers.Projection{}.Apply(t.Context(), tx, rows)
-		return errors.Join(err, failed[results[0].ID])
+		result, err := answers.Projection{}.Apply(t.Context(), tx, rows)
+		return errors.Join(err, result.Failed[results[0].ID])
 	})
 	if err != nil {
 		t.Fatal(err)

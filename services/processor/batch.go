@@ -12,21 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/catchwater/catchwater/pkg/inbox"
+	"github.com/catchwater/catchwater/pkg/projection"
 )
-
-// Projection makes something of the rows of one or more sources.
-type Projection interface {
-	// Apply applies all rows within tx, except those that it names with the
-	// error of each. An error of its own means that nothing was applied; when
-	// the database refused a value, the rows are tried again in halves until
-	// the one at fault stands alone.
-	Apply(ctx context.Context, tx pgx.Tx, rows []inbox.Row) (failed map[int64]error, err error)
-}
-
-// none is the projection of sources of which nothing is to be made.
-type none struct{}
-
-func (none) Apply(context.Context, pgx.Tx, []inbox.Row) (map[int64]error, error) { return nil, nil }
 
 // Beginner starts transactions.
 type Beginner interface {
@@ -36,7 +23,7 @@ type Beginner interface {
 // batcher processes one batch of rows in one transaction: claim, apply, mark.
 type batcher struct {
 	db          Beginner
-	projections map[string]Projection // by source
+	projections map[string]projection.Projection // by source
 	timeout     time.Duration
 	maxAttempts int
 	retryBase   time.Duration
@@ -47,10 +34,19 @@ type batcher struct {
 // claim locks rows within a transaction.
 type claim func(ctx context.Context, tx pgx.Tx) ([]inbox.Row, error)
 
-// outcome is what became of a batch that was committed.
+// outcome is what became of a batch that was committed; of the rows that are
+// neither among the failures nor waiting: processed.
 type outcome struct {
 	rows     []inbox.Row
 	failures []inbox.Failure
+	waiting  []inbox.Wait
+}
+
+// add joins what became of other rows of the batch.
+func (o *outcome) add(other outcome) {
+	o.rows = append(o.rows, other.rows...)
+	o.failures = append(o.failures, other.failures...)
+	o.waiting = append(o.waiting, other.waiting...)
 }
 
 // run processes what the claim returns. After an error nothing has changed,
@@ -78,29 +74,32 @@ func (b *batcher) run(ctx context.Context, claim claim, after func(context.Conte
 	if len(rows) == 0 {
 		return outcome{}, nil
 	}
-	failures, err := b.applyAll(ctx, tx, rows)
+	result, err := b.applyAll(ctx, tx, rows)
 	if err != nil {
 		return outcome{}, err
 	}
-	if err := settle(ctx, tx, rows, failures); err != nil {
+	if err := settle(ctx, tx, result); err != nil {
 		return outcome{}, err
 	}
 	if err := tx.Commit(ctx); err != nil {
 		return outcome{}, fmt.Errorf("commit a batch of %d rows: %w", len(rows), err)
 	}
-	b.metrics.processed(rows, failures, time.Since(began), time.Now())
-	return outcome{rows: rows, failures: failures}, nil
+	b.metrics.processed(result, time.Since(began), time.Now())
+	return result, nil
 }
 
 // settle writes what has become of each row.
-func settle(ctx context.Context, tx pgx.Tx, rows []inbox.Row, failures []inbox.Failure) error {
-	bad := make(map[int64]bool, len(failures))
-	for _, failure := range failures {
-		bad[failure.ID] = true
+func settle(ctx context.Context, tx pgx.Tx, result outcome) error {
+	open := make(map[int64]bool, len(result.failures)+len(result.waiting))
+	for _, failure := range result.failures {
+		open[failure.ID] = true
 	}
-	good := make([]int64, 0, len(rows))
-	for _, row := range rows {
-		if !bad[row.ID] {
+	for _, wait := range result.waiting {
+		open[wait.ID] = true
+	}
+	good := make([]int64, 0, len(result.rows))
+	for _, row := range result.rows {
+		if !open[row.ID] {
 			good = append(good, row.ID)
 		}
 	}
@@ -108,67 +107,79 @@ func settle(ctx context.Context, tx pgx.Tx, rows []inbox.Row, failures []inbox.F
 	if err := inbox.Done(ctx, tx, good); err != nil {
 		return err
 	}
-	return inbox.Fail(ctx, tx, failures)
+	if err := inbox.PutOff(ctx, tx, result.waiting); err != nil {
+		return err
+	}
+	return inbox.Fail(ctx, tx, result.failures)
 }
 
 // applyAll applies each source's projection to its rows.
-func (b *batcher) applyAll(ctx context.Context, tx pgx.Tx, rows []inbox.Row) ([]inbox.Failure, error) {
-	byProjection := make(map[Projection][]inbox.Row)
-	var failures []inbox.Failure
+func (b *batcher) applyAll(ctx context.Context, tx pgx.Tx, rows []inbox.Row) (outcome, error) {
+	byProjection := make(map[projection.Projection][]inbox.Row)
+	var result outcome
 	for _, row := range rows {
-		projection, ok := b.projections[row.Source]
+		p, ok := b.projections[row.Source]
 		if !ok {
-			failures = append(failures, b.failure(row, fmt.Errorf("source %q is not in this processor's configuration", row.Source)))
+			err := fmt.Errorf("source %q is not in this processor's configuration", row.Source)
+			result.add(outcome{rows: []inbox.Row{row}, failures: []inbox.Failure{b.failure(row, err)}})
 			continue
 		}
-		byProjection[projection] = append(byProjection[projection], row)
+		byProjection[p] = append(byProjection[p], row)
 	}
-	for projection, group := range byProjection {
-		failed, err := b.apply(ctx, tx, projection, group)
+	for p, group := range byProjection {
+		applied, err := b.apply(ctx, tx, p, group)
 		if err != nil {
-			return nil, err
+			return outcome{}, err
 		}
-		failures = append(failures, failed...)
+		result.add(applied)
 	}
-	return failures, nil
+	return result, nil
 }
 
 // apply applies a projection under a savepoint, and in halves where the
 // database refuses a value, so that a bad row fails alone.
-func (b *batcher) apply(ctx context.Context, tx pgx.Tx, projection Projection, rows []inbox.Row) ([]inbox.Failure, error) {
+func (b *batcher) apply(ctx context.Context, tx pgx.Tx, p projection.Projection, rows []inbox.Row) (outcome, error) {
 	savepoint, err := tx.Begin(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("set a savepoint: %w", err)
+		return outcome{}, fmt.Errorf("set a savepoint: %w", err)
 	}
-	failed, err := protect(ctx, savepoint, projection, rows)
+	applied, err := protect(ctx, savepoint, p, rows)
 	if err == nil {
 		if err := savepoint.Commit(ctx); err != nil {
-			return nil, fmt.Errorf("release a savepoint: %w", err)
+			return outcome{}, fmt.Errorf("release a savepoint: %w", err)
 		}
-		var failures []inbox.Failure
-		for _, row := range rows {
-			if rowErr := failed[row.ID]; rowErr != nil {
-				failures = append(failures, b.failure(row, rowErr))
-			}
-		}
-		return failures, nil
+		return b.outcomeOf(rows, applied), nil
 	}
 	if rollbackErr := savepoint.Rollback(ctx); rollbackErr != nil {
-		return nil, errors.Join(err, fmt.Errorf("roll back to a savepoint: %w", rollbackErr))
+		return outcome{}, errors.Join(err, fmt.Errorf("roll back to a savepoint: %w", rollbackErr))
 	}
 	var panicked *panicError
 	if !inbox.IsRowError(err) && !errors.As(err, &panicked) {
-		return nil, err
+		return outcome{}, err
 	}
 	if len(rows) == 1 {
-		return []inbox.Failure{b.failure(rows[0], err)}, nil
+		return outcome{rows: rows, failures: []inbox.Failure{b.failure(rows[0], err)}}, nil
 	}
-	left, err := b.apply(ctx, tx, projection, rows[:len(rows)/2])
+	left, err := b.apply(ctx, tx, p, rows[:len(rows)/2])
 	if err != nil {
-		return nil, err
+		return outcome{}, err
 	}
-	right, err := b.apply(ctx, tx, projection, rows[len(rows)/2:])
-	return append(left, right...), err
+	right, err := b.apply(ctx, tx, p, rows[len(rows)/2:])
+	left.add(right)
+	return left, err
+}
+
+// outcomeOf is what a projection has made of rows.
+func (b *batcher) outcomeOf(rows []inbox.Row, applied projection.Result) outcome {
+	result := outcome{rows: rows}
+	for _, row := range rows {
+		if err := applied.Failed[row.ID]; err != nil {
+			result.failures = append(result.failures, b.failure(row, err))
+		} else if what, waits := applied.Waiting[row.ID]; waits {
+			result.waiting = append(result.waiting, inbox.Wait{ID: row.ID, For: what})
+		}
+	}
+	return result
 }
 
 // panicError is a projection that panicked: a defect that one row brings to
@@ -180,13 +191,13 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("the projection panicked: %v", e.value) }
 
-func protect(ctx context.Context, tx pgx.Tx, projection Projection, rows []inbox.Row) (failed map[int64]error, err error) {
+func protect(ctx context.Context, tx pgx.Tx, p projection.Projection, rows []inbox.Row) (applied projection.Result, err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = &panicError{value: value, stack: debug.Stack()}
 		}
 	}()
-	return projection.Apply(ctx, tx, rows)
+	return p.Apply(ctx, tx, rows)
 }
 
 // failure decides what is to become of a row whose attempt failed.

@@ -13,37 +13,41 @@ import (
 
 	"github.com/catchwater/catchwater/pkg/inbox"
 	"github.com/catchwater/catchwater/pkg/pgtest"
+	"github.com/catchwater/catchwater/pkg/projection"
 )
 
 // scripted is a projection that does to each row what its body says, and writes
 // the row's key to the table applied.
 type scripted struct{ calls *[]int }
 
-func (s scripted) Apply(ctx context.Context, tx pgx.Tx, rows []inbox.Row) (map[int64]error, error) {
+func (s scripted) Apply(ctx context.Context, tx pgx.Tx, rows []inbox.Row) (projection.Result, error) {
 	*s.calls = append(*s.calls, len(rows))
-	failed := make(map[int64]error)
+	result := projection.Result{Failed: make(map[int64]error), Waiting: make(map[int64]string)}
 	for _, row := range rows {
 		switch string(row.Body) {
 		case "fail":
-			failed[row.ID] = errors.New("not today")
+			result.Failed[row.ID] = errors.New("not today")
 			continue
 		case "permanent":
-			failed[row.ID] = &inbox.PermanentError{Err: errors.New("never")}
+			result.Failed[row.ID] = &inbox.PermanentError{Err: errors.New("never")}
+			continue
+		case "wait":
+			result.Waiting[row.ID] = "better times"
 			continue
 		case "panic":
 			panic("a defect")
 		case "refused":
 			if _, err := tx.Exec(ctx, "select 1/0"); err != nil {
-				return nil, fmt.Errorf("apply: %w", err)
+				return projection.Result{}, fmt.Errorf("apply: %w", err)
 			}
 		case "down":
-			return nil, errors.New("the connection broke")
+			return projection.Result{}, errors.New("the connection broke")
 		}
 		if _, err := tx.Exec(ctx, "insert into applied (key) values ($1)", row.EventKey); err != nil {
-			return nil, err
+			return projection.Result{}, err
 		}
 	}
-	return failed, nil
+	return result, nil
 }
 
 type fixture struct {
@@ -62,7 +66,7 @@ func newFixture(t *testing.T) *fixture {
 	f := &fixture{t: t, store: inbox.NewStore(pool, 0)}
 	f.batcher = &batcher{
 		db: pool, timeout: 10 * time.Second, maxAttempts: 2, retryBase: time.Hour, retryMax: 2 * time.Hour,
-		projections: map[string]Projection{"answers": scripted{&f.calls}, "other": none{}},
+		projections: map[string]projection.Projection{"answers": scripted{&f.calls}, "other": projection.None{}},
 		metrics:     newMetrics(prometheus.NewRegistry(), func() bool { return true }),
 	}
 	return f
@@ -205,5 +209,22 @@ func TestWatermark(t *testing.T) {
 	}
 	if from := w.from(now.Add(fullScanEvery)); !from.Equal(time.Unix(0, 0)) {
 		t.Errorf("the full scan begins at %s", from)
+	}
+}
+
+func TestAWaitingRowIsPutOffAndNotCountedAsFailed(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ids := f.insert("answers", "wait", "ok")
+	for look := range 5 { // more looks than there are attempts
+		if result, err := f.process(ids); err != nil || len(result.failures) > 0 || (len(result.waiting) == 1) != (look == 0) {
+			t.Fatalf("look %d: %+v, %v", look, result, err)
+		}
+		if got := f.text(states); got != "waiting 0, processed 1" {
+			t.Fatalf("look %d: %s", look, got)
+		}
+	}
+	if got := f.text("select last_error from inbox where state = 'waiting'"); got != "waits for better times" {
+		t.Errorf("the row says %q", got)
 	}
 }

@@ -27,7 +27,7 @@ func newMetrics(registry prometheus.Registerer, doorbellWorks func() bool) *metr
 	m := &metrics{
 		rows: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "catchwater_processor_rows_total",
-			Help: "Inbox rows by source and what an attempt made of them: processed, failed (to be tried again) or quarantined.",
+			Help: "Inbox rows by source and what an attempt made of them: processed, waiting (for its subject to be known), failed (to be tried again) or quarantined.",
 		}, []string{"source", "outcome"}),
 		attempts: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "catchwater_processor_attempts", Help: "Attempts that a row took until it was processed.",
@@ -67,17 +67,20 @@ func newMetrics(registry prometheus.Registerer, doorbellWorks func() bool) *metr
 	return m
 }
 
-func (m *metrics) processed(rows []inbox.Row, failures []inbox.Failure, took time.Duration, now time.Time) {
+func (m *metrics) processed(result outcome, took time.Duration, now time.Time) {
 	m.batchTime.Observe(took.Seconds())
-	bad := make(map[int64]string, len(failures))
-	for _, failure := range failures {
-		bad[failure.ID] = "failed"
+	open := make(map[int64]string, len(result.failures)+len(result.waiting))
+	for _, failure := range result.failures {
+		open[failure.ID] = "failed"
 		if failure.Quarantine {
-			bad[failure.ID] = "quarantined"
+			open[failure.ID] = "quarantined"
 		}
 	}
-	for _, row := range rows {
-		if outcome := bad[row.ID]; outcome != "" {
+	for _, wait := range result.waiting {
+		open[wait.ID] = "waiting"
+	}
+	for _, row := range result.rows {
+		if outcome := open[row.ID]; outcome != "" {
 			m.rows.WithLabelValues(row.Source, outcome).Inc()
 			continue
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/catchwater/catchwater/pkg/bus"
 	"github.com/catchwater/catchwater/pkg/inbox"
 	"github.com/catchwater/catchwater/pkg/postgres"
+	"github.com/catchwater/catchwater/pkg/projection"
 	"github.com/catchwater/catchwater/pkg/service"
 	"github.com/catchwater/catchwater/pkg/source"
 )
@@ -94,15 +95,15 @@ func Run(ctx context.Context, cfg Config) error {
 }
 
 // projectionsOf returns what is to be made of each source's rows.
-func projectionsOf(sources *source.Config) (map[string]Projection, error) {
-	known := map[string]Projection{"answers": answers.Projection{}, "none": none{}}
-	projections := make(map[string]Projection, len(sources.Sources))
+func projectionsOf(sources *source.Config) (map[string]projection.Projection, error) {
+	known := map[string]projection.Projection{source.ProjectionAnswers: answers.Projection{}, source.ProjectionNone: projection.None{}}
+	projections := make(map[string]projection.Projection, len(sources.Sources))
 	for _, s := range sources.Sources {
-		projection, ok := known[s.Projection]
+		p, ok := known[s.Projection]
 		if !ok {
 			return nil, fmt.Errorf("source %q: this processor has no projection %q", s.Name, s.Projection)
 		}
-		projections[s.Name] = projection
+		projections[s.Name] = p
 	}
 	return projections, nil
 }
@@ -131,7 +132,7 @@ func (p *processor) record(ctx context.Context, via string, result outcome, err 
 	}
 	p.metrics.batchRows.WithLabelValues(via).Observe(float64(len(result.rows)))
 	p.log.DebugContext(ctx, "processed a batch", slog.String("via", via), slog.Int("rows", len(result.rows)),
-		slog.Int("failed", len(result.failures)))
+		slog.Int("failed", len(result.failures)), slog.Int("waiting", len(result.waiting)))
 	rows := make(map[int64]inbox.Row, len(result.rows))
 	for _, row := range result.rows {
 		rows[row.ID] = row

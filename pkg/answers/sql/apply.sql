@@ -1,5 +1,6 @@
 -- Stores results by task and settles what was submitted for them: by task id,
 -- and, where a create timed out and left the id open, by idempotency key.
+-- Returns the inbox ids of those that are new.
 -- $1 sources, $2 task ids, $3 job keys, $4 idempotency keys, $5 task types,
 -- $6 statuses, $7 created at, $8 credits, $9 responses, $10 repaired,
 -- $11 inbox ids.
@@ -42,3 +43,4 @@ select source, task_id, job_key, idempotency_key, task_type, status, created_at,
 from input
 order by source, task_id
 on conflict (source, task_id) do nothing
+returning inbox_id

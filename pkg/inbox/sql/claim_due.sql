@@ -10,7 +10,7 @@ from (
   where state <> 'processed'
     and next_attempt_at >= $1
     and next_attempt_at <= now() + $2::interval
-    and (next_attempt_at <= now() or attempts = 0)
+    and (next_attempt_at <= now() or state = 'pending' and attempts = 0)
   order by next_attempt_at
   limit $3
   for update skip locked

@@ -9,6 +9,6 @@ left join lateral (
 ) p on true
 where i.id = any($1::bigint[])
   and i.state in ('pending', 'waiting')
-  and (i.attempts = 0 or i.next_attempt_at <= now())
+  and (i.state = 'pending' and i.attempts = 0 or i.next_attempt_at <= now())
 order by i.id
 for update of i skip locked
