@@ -71,6 +71,28 @@ func Scan(body []byte, paths ...Path) ([]Value, error) {
 	return s.values, nil
 }
 
+// Elements returns the elements of an array that Scan has found, in their order.
+// They are parts of the document, not copies. What is not an array has none.
+func Elements(array Value) [][]byte {
+	if array.Kind != Array {
+		return nil
+	}
+	var elements [][]byte
+	s := scanner{in: array.Raw, pos: 1}
+	for {
+		s.space()
+		if s.peek() == ',' {
+			s.pos++
+			s.space()
+		}
+		start := s.pos
+		if s.peek() == ']' || s.value(1, 0) != nil { // which it was before, and has no error
+			return elements
+		}
+		elements = append(elements, s.in[start:s.pos])
+	}
+}
+
 type scanner struct {
 	in     []byte
 	pos    int

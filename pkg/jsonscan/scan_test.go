@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -124,6 +125,26 @@ func BenchmarkScan(b *testing.B) {
 	for b.Loop() {
 		if _, err := Scan(doc, paths...); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+func TestElements(t *testing.T) {
+	t.Parallel()
+	for document, want := range map[string][]string{
+		`[]`: nil, `[ ]`: nil, `{"a":[1]}`: nil, `7`: nil,
+		`[1]`: {"1"}, ` [ {"a":[1,2]} , "x,]" ,[ ],null , 1e2 ] `: {`{"a":[1,2]}`, `"x,]"`, `[ ]`, `null`, `1e2`},
+	} {
+		values, err := Scan([]byte(document), MustParsePath("$"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, element := range Elements(values[0]) {
+			got = append(got, string(element))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", document, got, want)
 		}
 	}
 }

@@ -1,7 +1,10 @@
 package signature
 
 import (
+	"crypto/ecdsa"
 	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -11,8 +14,9 @@ import (
 
 // Key is a secret in the form that its scheme uses.
 type Key struct {
-	bytes   []byte // the HMAC key, or the public key
-	private ed25519.PrivateKey
+	bytes   []byte             // the HMAC key, or the public key
+	private ed25519.PrivateKey // of a stand-in for a provider
+	ecdsa   *ecdsa.PublicKey   // what bytes say, for ECDSAP256
 }
 
 // Len is the length of the key in bytes.
@@ -36,6 +40,8 @@ func (v *Verifier) ParseKey(secret string) (Key, error) {
 		return Key{}, fmt.Errorf("the secret is not %s", v.scheme.KeyForm)
 	case len(key) == 0:
 		return Key{}, errors.New("the secret is empty")
+	case v.scheme.Algorithm == ECDSAP256:
+		return ecdsaKey(key)
 	case v.scheme.Algorithm != Ed25519:
 		return Key{bytes: key}, nil
 	case len(key) != ed25519.PublicKeySize: // a seed has the same length
@@ -45,6 +51,16 @@ func (v *Verifier) ParseKey(secret string) (Key, error) {
 		return Key{bytes: private.Public().(ed25519.PublicKey), private: private}, nil
 	}
 	return Key{bytes: key}, nil
+}
+
+// ecdsaKey reads a public key in DER.
+func ecdsaKey(der []byte) (Key, error) {
+	parsed, err := x509.ParsePKIXPublicKey(der)
+	public, ok := parsed.(*ecdsa.PublicKey)
+	if err != nil || !ok || public.Curve != elliptic.P256() {
+		return Key{}, errors.New("it is no ECDSA public key on the curve P-256, in DER (PKIX)")
+	}
+	return Key{bytes: der, ecdsa: public}, nil
 }
 
 // decode reads text in an encoding.

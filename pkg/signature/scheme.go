@@ -35,7 +35,11 @@ const (
 	HMACSHA1   Algorithm = "hmac-sha1"
 	HMACSHA512 Algorithm = "hmac-sha512"
 	Ed25519    Algorithm = "ed25519"
+	ECDSAP256  Algorithm = "ecdsa-p256" // over SHA-256; signatures in ASN.1
 )
+
+// asymmetric says whether secrets are the sender's public keys.
+func (a Algorithm) asymmetric() bool { return a == Ed25519 || a == ECDSAP256 }
 
 // Encoding is how the bytes of a signature, or of a key, are written.
 type Encoding string
@@ -118,12 +122,12 @@ func (s Scheme) Compile() (*Verifier, error) {
 	err := errors.Join(
 		need(s.Header != "", "header: name the header that holds the signature"),
 		oneOf("form", s.Form, FormPairs, FormVersioned, FormBare),
-		oneOf("algorithm", s.Algorithm, HMACSHA256, HMACSHA1, HMACSHA512, Ed25519),
+		oneOf("algorithm", s.Algorithm, HMACSHA256, HMACSHA1, HMACSHA512, Ed25519, ECDSAP256),
 		oneOf("encoding", s.Encoding, Hex, Base64),
 		oneOf("key_form", s.KeyForm, Verbatim, Hex, Base64),
 		oneOf("timestamp_unit", s.TimestampUnit, Seconds, Milliseconds),
 		need(s.Form == FormBare || len(s.SignatureKeys) > 0, "signature_keys: name the keys whose values are signatures"),
-		need(s.Algorithm != Ed25519 || s.KeyForm != Verbatim, "key_form: ed25519 keys are hex or base64"),
+		need(!s.Algorithm.asymmetric() || s.KeyForm != Verbatim, "key_form: %s keys are hex or base64", s.Algorithm),
 		need(s.TimestampKey == "" || s.TimestampHeader == "", "timestamp_key, timestamp_header: give one of them"),
 		need(s.TimestampKey == "" || s.Form == FormPairs, `timestamp_key: only form "pairs" has keys; use timestamp_header`),
 		need(s.Tolerance >= 0, "tolerance: use 0 or more"),
@@ -146,11 +150,11 @@ func orDefault[T ~string](value, otherwise T) T {
 	return value
 }
 
-func need(ok bool, message string) error {
+func need(ok bool, format string, args ...any) error {
 	if ok {
 		return nil
 	}
-	return errors.New(message)
+	return fmt.Errorf(format, args...)
 }
 
 func oneOf[T ~string](field string, value T, known ...T) error {

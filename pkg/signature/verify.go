@@ -1,6 +1,7 @@
 package signature
 
 import (
+	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha1"
@@ -43,7 +44,7 @@ func reject(reason Reason, format string, args ...any) *Rejection {
 	return &Rejection{Reason: reason, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Each header line, and each Ed25519 signature, costs a pass over the body, and
+// Each header line, and each asymmetric signature, costs a pass over the body, and
 // a forger may send many of both. Senders send one line, and in it a signature
 // for each of two or three secrets and versions.
 const (
@@ -216,10 +217,10 @@ func (v *Verifier) content(h http.Header, stamp string) (content, *Rejection) {
 func (v *Verifier) anyFits(signatures [][]byte, c content, body []byte, keys []Key) bool {
 	fits := false
 	for _, key := range keys {
-		if v.scheme.Algorithm == Ed25519 {
+		if v.scheme.Algorithm.asymmetric() {
 			message := slices.Concat([]byte(c.before), body, []byte(c.after))
 			for _, signature := range signatures {
-				fits = fits || len(signature) == ed25519.SignatureSize && ed25519.Verify(key.bytes, message, signature)
+				fits = fits || key.signed(message, signature)
 			}
 			continue
 		}
@@ -229,6 +230,15 @@ func (v *Verifier) anyFits(signatures [][]byte, c content, body []byte, keys []K
 		}
 	}
 	return fits
+}
+
+// signed says whether a signature of a message is by the owner of a public key.
+func (k Key) signed(message, signature []byte) bool {
+	if k.ecdsa != nil {
+		digest := sha256.Sum256(message)
+		return ecdsa.VerifyASN1(k.ecdsa, digest[:], signature)
+	}
+	return len(signature) == ed25519.SignatureSize && ed25519.Verify(k.bytes, message, signature)
 }
 
 func (v *Verifier) newHash() func() hash.Hash {
@@ -271,7 +281,7 @@ func (v *Verifier) Sign(h http.Header, body []byte, keys []Key, now time.Time) e
 	for _, key := range keys {
 		var made []byte
 		switch {
-		case v.scheme.Algorithm != Ed25519:
+		case !v.scheme.Algorithm.asymmetric():
 			made = v.mac(key, c, body)
 		case key.private == nil:
 			return errors.New("sign: the key is a public one")

@@ -43,7 +43,7 @@ func TestTheReferenceIsRight(t *testing.T) {
 			t.Errorf("it does not tell of preset %s", name)
 		}
 	}
-	for _, section := range []string{"colour: red", "scheme: {colour: red}", "reconcile: {base_url: 'http://h', token: {env: T}, colour: red}"} {
+	for _, section := range []string{"colour: red", "scheme: {colour: red}", "reconcile: {base_url: 'http://h', token: {env: T}, colour: red}", "messages: {colour: red}"} {
 		for _, key := range keysThatAre(t, section) {
 			if !strings.Contains(text, "`"+key+"`") {
 				t.Errorf("it does not tell of %s (%s)", key, section)
@@ -63,5 +63,6 @@ func keysThatAre(t *testing.T, line string) []string {
 	if !found {
 		t.Fatalf("got %v", err)
 	}
+	list, _, _ = strings.Cut(list, "\n")
 	return strings.Split(list, ", ")
 }

@@ -93,7 +93,8 @@ func (r *reader) source(name, key string, keyNode, node ast.Node) *Source {
 		Projection: p.projection,
 	}
 	scheme, rules, keep := p.scheme, p.identity, p.keep
-	var schemeNode, secretsNode, keepNode, toleranceNode, reconcileNode ast.Node
+	messages := p.messages
+	var schemeNode, secretsNode, keepNode, toleranceNode, reconcileNode, messagesNode ast.Node
 	rejectStatus := "400"
 	r.mapping(key, node, map[string]field{
 		"preset":        r.text(&s.Preset),
@@ -106,7 +107,9 @@ func (r *reader) source(name, key string, keyNode, node ast.Node) *Source {
 		"occurred_at":   r.refField(&rules.occurredAt),
 		"test":          func(key string, node ast.Node) { r.condition(key, node, &rules.test) },
 		"provisional":   func(key string, node ast.Node) { r.condition(key, node, &rules.provisional) },
-		"projection":    choice(r, &s.Projection, ProjectionAnswers, ProjectionNone),
+		"projection":    choice(r, &s.Projection, ProjectionAnswers, ProjectionMessages, ProjectionNone),
+		"messages":      func(key string, node ast.Node) { messagesNode = node; r.messages(key, node, &messages) },
+		"events":        r.path(&s.events),
 		"max_body":      r.size(&s.MaxBody, leastMaxBody, mostMaxBody),
 		"reject_status": choice(r, &rejectStatus, "400", "401"),
 		"gzip":          choice(r, &s.GzipSigned, GzipRefused, GzipDecoded, GzipWire),
@@ -122,6 +125,7 @@ func (r *reader) source(name, key string, keyNode, node ast.Node) *Source {
 	if s.Reconcile != nil && !rules.keyIsTaskID() {
 		r.fail(reconcileNode, key+".reconcile", "a result that is asked for is known by its task's id, so key must be [task.id]")
 	}
+	s.Messages = r.messagesOf(key, keyNode, messagesNode, s, rules, messages)
 	if len(r.errs) > faults {
 		return nil
 	}
@@ -186,7 +190,7 @@ func (r *reader) scheme(key string, node ast.Node, s *signature.Scheme) {
 		"timestamp_unit":   choice(r, &s.TimestampUnit, signature.Seconds, signature.Milliseconds),
 		"id_header":        r.text(&s.IDHeader),
 		"signed":           r.nonEmpty(&s.Signed),
-		"algorithm":        choice(r, &s.Algorithm, signature.HMACSHA256, signature.HMACSHA1, signature.HMACSHA512, signature.Ed25519),
+		"algorithm":        choice(r, &s.Algorithm, signature.HMACSHA256, signature.HMACSHA1, signature.HMACSHA512, signature.Ed25519, signature.ECDSAP256),
 		"encoding":         choice(r, &s.Encoding, signature.Hex, signature.Base64),
 		"key_form":         choice(r, &s.KeyForm, signature.Verbatim, signature.Hex, signature.Base64),
 		"key_prefix":       r.text(&s.KeyPrefix),

@@ -201,34 +201,38 @@ func (f *found) meets(c condition) (string, bool) {
 	return text, ok && slices.Contains(c.values, text)
 }
 
-// maxText bounds what is kept of a type or a subject, in bytes.
+// maxText bounds what is kept of a type, in bytes.
 const maxText = 512
 
-// Identify says what a verified delivery is. It takes what can be read and
-// never fails: a delivery that lacks its key is named by its body's hash and
-// marked for quarantine, since a retry would bring the same bytes.
+// Identify says what a verified delivery of one event is. It takes what can be
+// read and never fails: a delivery that lacks its key is named by its body's
+// hash and marked for quarantine, since a retry would bring the same bytes.
 func (s *Source) Identify(h http.Header, content []byte) Identity {
-	f := found{header: h, paths: s.rules.paths}
+	return s.rules.identify(h, content)
+}
+
+func (c *compiledRules) identify(h http.Header, content []byte) Identity {
+	f := found{header: h, paths: c.paths}
 	if len(f.paths) > 0 {
 		f.values, f.jsonErr = jsonscan.Scan(content, f.paths...)
 	}
-	if s.rules.needForm {
+	if c.needForm {
 		f.form, _ = url.ParseQuery(string(content)) // what can be read of it
 	}
-	if _, test := f.meets(s.rules.test); test {
+	if _, test := f.meets(c.test); test {
 		return Identity{Test: true}
 	}
 	var id Identity
-	if text, ok := f.text(s.rules.eventType); ok {
+	if text, ok := f.text(c.eventType); ok {
 		id.EventType = safeText(text, maxText)
 	}
-	if text, ok := f.text(s.rules.subject); ok {
-		id.Subject = safeText(text, maxText)
+	if text, ok := f.exact(c.subject); ok {
+		id.Subject = bounded(text) // exactly, or two subjects could become one
 	}
-	if text, ok := f.text(s.rules.occurredAt); ok {
+	if text, ok := f.text(c.occurredAt); ok {
 		id.OccurredAt = readTime(text)
 	}
-	key, err := s.eventKey(&f)
+	key, err := c.eventKey(&f)
 	if err != nil {
 		id.Quarantine = err.Error()
 	}
@@ -240,15 +244,15 @@ func (s *Source) Identify(h http.Header, content []byte) Identity {
 
 // eventKey returns the key that the rules make, or "" when the body's hash is
 // to be the key; with an error when it ought not to be.
-func (s *Source) eventKey(f *found) (string, error) {
-	if value, provisional := f.meets(s.rules.provisional); provisional {
-		return "", fmt.Errorf("%s is %s, which is not final", s.rules.provisional.ref, value)
+func (c *compiledRules) eventKey(f *found) (string, error) {
+	if value, provisional := f.meets(c.provisional); provisional {
+		return "", fmt.Errorf("%s is %s, which is not final", c.provisional.ref, value)
 	}
 	var texts []string
-	for _, part := range s.rules.key {
+	for _, part := range c.key {
 		text, ok := f.exact(part.ref)
 		switch {
-		case ok && len(s.rules.key) == 1:
+		case ok && len(c.key) == 1:
 			texts = append(texts, text)
 		case ok:
 			texts = append(texts, strings.NewReplacer(`\`, `\\`, `|`, `\|`).Replace(text))
@@ -262,11 +266,16 @@ func (s *Source) eventKey(f *found) (string, error) {
 			return "", fmt.Errorf("the delivery has no %s, which identifies it", part.ref)
 		}
 	}
-	key := strings.Join(texts, "|")
-	if len(key) > MaxEventKey || !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
-		return hashKey([]byte(key)), nil
+	return bounded(strings.Join(texts, "|")), nil
+}
+
+// bounded is a name as it is stored: itself, or its hash where it is longer than
+// MaxEventKey or not text to Postgres.
+func bounded(name string) string {
+	if len(name) > MaxEventKey || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
+		return hashKey([]byte(name))
 	}
-	return key, nil
+	return name
 }
 
 // MaxEventKey is the longest event key in bytes that is stored as it is; a

@@ -13,7 +13,8 @@ type preset struct {
 	identity   rules
 	projection string
 	keep       []string
-	polls      bool // whether the provider can be asked, so that reconcile has a meaning
+	messages   messageSettings // for ProjectionMessages
+	polls      bool            // whether the provider can be asked, so that reconcile has a meaning
 }
 
 // tolerance is what Stripe, Standard Webhooks and Answerline all name.
@@ -54,7 +55,7 @@ var presets = map[string]preset{
 			key:       []keyPart{{ref: body("message_id")}, {ref: body("event")}, {ref: body("timestamp")}, {ref: body("to"), optional: true}},
 			eventType: body("event"), subject: body("message_id"), occurredAt: body("timestamp"),
 		},
-		projection: ProjectionNone, keep: []string{"X-Koltrix-Event"},
+		projection: ProjectionMessages, messages: koltrixMessages, keep: []string{"X-Koltrix-Event"},
 	},
 	// Cloro: v1=<hex HMAC-SHA256 of "{X-Cloro-Timestamp}.{body}">, the whsec_…
 	// secret verbatim, 300 s; payload and key as Answerline's.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"github.com/catchwater/catchwater/pkg/jsonscan"
 )
 
 // reader takes values out of a YAML tree and collects what is wrong with them,
@@ -223,5 +225,21 @@ func (r *reader) refField(into *ref) field {
 			return
 		}
 		*into = parsed
+	}
+}
+
+// path reads a path into a JSON body.
+func (r *reader) path(into **jsonscan.Path) field {
+	return func(key string, node ast.Node) {
+		text, ok := r.scalar(key, node)
+		if !ok {
+			return
+		}
+		parsed, err := jsonscan.ParsePath(text)
+		if err != nil {
+			r.fail(node, key, "%v; $ is the body itself", err)
+			return
+		}
+		*into = &parsed
 	}
 }

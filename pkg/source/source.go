@@ -10,13 +10,15 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/catchwater/catchwater/pkg/jsonscan"
 	"github.com/catchwater/catchwater/pkg/signature"
 )
 
 // The projections a source can have.
 const (
-	ProjectionAnswers = "answers" // results of asynchronous tasks
-	ProjectionNone    = "none"    // stored and marked, nothing more
+	ProjectionAnswers  = "answers"  // results of asynchronous tasks
+	ProjectionMessages = "messages" // status events about messages
+	ProjectionNone     = "none"     // stored and marked, nothing more
 )
 
 // Config is a sources file that has been checked.
@@ -55,10 +57,12 @@ type Source struct {
 	RejectStatus int   // 400 or 401
 	GzipSigned   GzipSigned
 	Projection   string
+	Messages     *Messages  // what events mean; nil but for ProjectionMessages
 	Reconcile    *Reconcile // nil where the provider is not to be asked
 	KeepHeaders  []string   // canonical names
 
-	rules compiledRules
+	rules  compiledRules
+	events *jsonscan.Path // where a body's array of events stands; nil for one event a body
 }
 
 // SecretRef is the place where a secret stands: one of the two is set.

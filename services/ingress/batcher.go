@@ -27,7 +27,7 @@ var errStopped = errors.New("the service is stopping")
 // form by themselves under load, and nobody ever waits for company.
 type batcher struct {
 	store    inserter
-	maxRows  int
+	maxRows  int // of a group, exceeded by at most one entry
 	maxBytes int
 	timeout  time.Duration
 	onFlush  func(rows int, took time.Duration)
@@ -40,13 +40,21 @@ type batcher struct {
 	held    sync.WaitGroup // deliveries without a result
 }
 
-// entry is a delivery on its way. Its result outlives the request that waits
-// for it, so a sender that goes away cancels nobody's insert.
+// entry is one request's deliveries on their way: one, or as many as its body
+// holds events. Their result outlives the request that waits for it, so a sender
+// that goes away cancels nobody's insert.
 type entry struct {
-	delivery  inbox.Delivery
-	memory    *lease              // of the body, given back when it has been written
-	done      chan inbox.Inserted // buffered: the flusher never waits
-	abandoned atomic.Bool         // nobody waits any more; it need not be written
+	deliveries []inbox.Delivery
+	memory     *lease      // of the body, given back when it has been written
+	done       chan result // buffered: the flusher never waits
+	abandoned  atomic.Bool // nobody waits any more; it need not be written
+}
+
+// result is what became of an entry: of each of its deliveries, or, with an
+// error, of none that is known.
+type result struct {
+	inserted []inbox.Inserted
+	err      error
 }
 
 func newBatcher(store inserter, cfg Config, onFlush func(rows int, took time.Duration)) *batcher {
@@ -56,11 +64,11 @@ func newBatcher(store inserter, cfg Config, onFlush func(rows int, took time.Dur
 	}
 }
 
-// put takes a delivery with the memory that its body holds, and may write it
+// put takes deliveries with the memory that their body holds, and may write them
 // before it returns. The result arrives on the entry's channel, unless the entry
 // is abandoned before its turn has come.
-func (b *batcher) put(delivery inbox.Delivery, memory *lease) (*entry, error) {
-	e := &entry{delivery: delivery, memory: memory, done: make(chan inbox.Inserted, 1)}
+func (b *batcher) put(memory *lease, deliveries ...inbox.Delivery) (*entry, error) {
+	e := &entry{deliveries: deliveries, memory: memory, done: make(chan result, 1)}
 	if err := b.enqueue(e); err != nil {
 		return nil, err
 	}
@@ -129,15 +137,17 @@ func (b *batcher) flush() {
 func (b *batcher) flushGroup() {
 	var entries []*entry
 	var deliveries []inbox.Delivery
-	for bytes := 0; len(entries) < b.maxRows && bytes < b.maxBytes; {
+	for bytes := 0; len(deliveries) < b.maxRows && bytes < b.maxBytes; {
 		select {
 		case e := <-b.queue:
 			if e.abandoned.Load() {
 				b.finish(e)
 				continue
 			}
-			entries, deliveries = append(entries, e), append(deliveries, e.delivery)
-			bytes += len(e.delivery.Body)
+			entries, deliveries = append(entries, e), append(deliveries, e.deliveries...)
+			for i := range e.deliveries {
+				bytes += len(e.deliveries[i].Body)
+			}
 			continue
 		default:
 		}
@@ -155,16 +165,18 @@ func (b *batcher) write(entries []*entry, deliveries []inbox.Delivery) {
 	ctx, cancel := context.WithTimeout(context.Background(), b.timeout)
 	defer cancel()
 	began := time.Now()
-	results, err := b.store.Insert(ctx, deliveries)
+	inserted, err := b.store.Insert(ctx, deliveries)
 	if err != nil && ctx.Err() == nil {
-		results, err = b.store.Insert(ctx, deliveries)
+		inserted, err = b.store.Insert(ctx, deliveries)
 	}
-	b.onFlush(len(entries), time.Since(began))
-	for i, e := range entries {
+	b.onFlush(len(deliveries), time.Since(began))
+	for _, e := range entries {
 		if err != nil {
-			e.done <- inbox.Inserted{Err: err}
+			e.done <- result{err: err}
 		} else {
-			e.done <- results[i]
+			n := len(e.deliveries)
+			e.done <- result{inserted: inserted[:n:n]}
+			inserted = inserted[n:]
 		}
 		b.finish(e)
 	}

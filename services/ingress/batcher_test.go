@@ -50,9 +50,9 @@ func TestBatcherGroupsWhatWaits(t *testing.T) {
 	g := &gate{open: make(chan struct{}), entered: make(chan int, 100)}
 	b := testBatcher(g, nil)
 	var results sync.WaitGroup
-	var waiting []<-chan inbox.Inserted
+	var waiting []<-chan result
 	results.Go(func() { // writes by itself, and so waits at the gate
-		e, err := b.put(sized(1), noMemory())
+		e, err := b.put(noMemory(), sized(1))
 		if err != nil {
 			t.Error(err)
 			return
@@ -67,7 +67,7 @@ func TestBatcherGroupsWhatWaits(t *testing.T) {
 		if n < 4 {
 			size = 600 // two of them are over the bytes of a group
 		}
-		e, err := b.put(sized(size), noMemory())
+		e, err := b.put(noMemory(), sized(size))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,13 +80,13 @@ func TestBatcherGroupsWhatWaits(t *testing.T) {
 		}
 	}
 	for _, done := range waiting {
-		if result := <-done; result.Outcome != inbox.Stored {
+		if result := <-done; result.err != nil || len(result.inserted) != 1 || result.inserted[0].Outcome != inbox.Stored {
 			t.Errorf("a result of %v", result)
 		}
 	}
 	results.Wait()
 	b.stop()
-	if _, err := b.put(sized(1), noMemory()); !errors.Is(err, errStopped) {
+	if _, err := b.put(noMemory(), sized(1)); !errors.Is(err, errStopped) {
 		t.Errorf("after its stop: %v", err)
 	}
 }
@@ -95,14 +95,14 @@ func TestBatcherRefusesWhenFull(t *testing.T) {
 	t.Parallel()
 	g := &gate{open: make(chan struct{}), entered: make(chan int, 100)}
 	b := testBatcher(g, func(c *Config) { c.QueueRows = 3 })
-	go func() { _, _ = b.put(sized(1), noMemory()) }()
+	go func() { _, _ = b.put(noMemory(), sized(1)) }()
 	<-g.entered
 	for range 3 {
-		if _, err := b.put(sized(1), noMemory()); err != nil {
+		if _, err := b.put(noMemory(), sized(1)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := b.put(sized(1), noMemory()); !errors.Is(err, errQueueFull) {
+	if _, err := b.put(noMemory(), sized(1)); !errors.Is(err, errQueueFull) {
 		t.Errorf("got %v, want that the queue is full", err)
 	}
 	close(g.open)
@@ -114,11 +114,11 @@ func TestBatcherTellsEveryoneOfAFailure(t *testing.T) {
 	g := &gate{open: make(chan struct{}), entered: make(chan int, 100), fail: fmt.Errorf("down: %w", inbox.ErrUnavailable)}
 	close(g.open)
 	b := testBatcher(g, nil)
-	e, err := b.put(sized(1), noMemory())
+	e, err := b.put(noMemory(), sized(1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if result := <-e.done; !errors.Is(result.Err, inbox.ErrUnavailable) {
+	if result := <-e.done; !errors.Is(result.err, inbox.ErrUnavailable) {
 		t.Errorf("got %v", result)
 	}
 	if len(g.entered) != 2 {
@@ -138,7 +138,7 @@ func TestBatcherLeavesNothingLying(t *testing.T) {
 	for range 50 {
 		senders.Go(func() {
 			for range 200 {
-				e, err := b.put(sized(1), noMemory())
+				e, err := b.put(noMemory(), sized(1))
 				if err != nil {
 					t.Error(err)
 					return
@@ -162,12 +162,12 @@ func TestAnAbandonedDeliveryIsNotWritten(t *testing.T) {
 	t.Parallel()
 	g := &gate{open: make(chan struct{}), entered: make(chan int, 100)}
 	b := testBatcher(g, nil)
-	go func() { _, _ = b.put(sized(1), noMemory()) }()
+	go func() { _, _ = b.put(noMemory(), sized(1)) }()
 	<-g.entered
 	all := &budget{limit: 100}
 	memory := &lease{budget: all}
 	memory.grow(50)
-	e, err := b.put(sized(1), memory)
+	e, err := b.put(memory, sized(1))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -54,6 +55,23 @@ type answer struct {
 	key     string
 	inboxID int64
 	err     error
+	events  []string // the outcome of each event that the body held, where it got so far
+}
+
+// The outcomes beside inbox.Outcome's and rejected_*.
+const (
+	outcomeTest        = "test"
+	outcomeQuarantined = "quarantined"
+	outcomeUnavailable = "unavailable"
+	outcomeFailed      = "failed"
+)
+
+// weight orders the outcomes of one body's events by how much they are worth
+// telling.
+func weight(outcome string) int {
+	return slices.Index([]string{
+		inbox.Duplicate.String(), inbox.Stored.String(), outcomeQuarantined, inbox.Conflict.String(), outcomeFailed,
+	}, outcome)
 }
 
 // serve is the whole life of one request.
@@ -73,7 +91,7 @@ func (h *handler) serve(c echo.Context) error {
 		return c.NoContent(http.StatusMethodNotAllowed)
 	}
 	a := h.receive(c, target)
-	h.metrics.observe(target.source.Name, a.outcome, h.now().Sub(began))
+	h.metrics.observe(target.source.Name, a, h.now().Sub(began))
 	h.logAnswer(c, target.source.Name, a, h.now().Sub(began))
 	if a.status == http.StatusServiceUnavailable {
 		c.Response().Header().Set("Retry-After", h.retryAfter)
@@ -103,23 +121,30 @@ func (h *handler) receive(c echo.Context, target endpoint) answer {
 		}
 		return a
 	}
-	identity := target.source.Identify(r.Header, content.plain)
-	if identity.Test {
-		return answer{status: http.StatusNoContent, outcome: "test"}
+	events := target.source.Events(r.Header, content.signed, content.plain)
+	deliveries := make([]inbox.Delivery, 0, len(events))
+	for _, event := range events {
+		if event.Test {
+			continue
+		}
+		deliveries = append(deliveries, inbox.Delivery{
+			Source:      target.source.Name,
+			EventKey:    event.EventKey,
+			EventType:   event.EventType,
+			Subject:     event.Subject,
+			OccurredAt:  event.OccurredAt,
+			Origin:      inbox.FromDelivery,
+			Body:        event.Body,
+			Headers:     target.source.Keep(r.Header),
+			Traceparent: traceparent(r.Header),
+			Quarantine:  event.Quarantine,
+		})
+	}
+	if len(deliveries) == 0 {
+		return answer{status: http.StatusNoContent, outcome: outcomeTest}
 	}
 	var a answer
-	a, handedOn = h.store(inbox.Delivery{
-		Source:      target.source.Name,
-		EventKey:    identity.EventKey,
-		EventType:   identity.EventType,
-		Subject:     identity.Subject,
-		OccurredAt:  identity.OccurredAt,
-		Origin:      inbox.FromDelivery,
-		Body:        content.signed,
-		Headers:     target.source.Keep(r.Header),
-		Traceparent: traceparent(r.Header),
-		Quarantine:  identity.Quarantine,
-	}, memory)
+	a, handedOn = h.store(deliveries, memory)
 	return a
 }
 
@@ -144,52 +169,66 @@ func bodyAnswer(err error) answer {
 	case errors.Is(err, errEncoding):
 		return answer{status: http.StatusUnsupportedMediaType, outcome: "rejected_encoding", detail: err.Error()}
 	case errors.Is(err, errBodyMemory):
-		return answer{status: http.StatusServiceUnavailable, outcome: "unavailable", err: err}
+		return answer{status: http.StatusServiceUnavailable, outcome: outcomeUnavailable, err: err}
 	default:
 		return answer{status: http.StatusBadRequest, outcome: "rejected_body", detail: err.Error()}
 	}
 }
 
-// store puts a verified delivery into the inbox, waits for the commit, and
-// rings the doorbell for a new row. It says whether the batcher has taken the
-// body's memory over.
-func (h *handler) store(delivery inbox.Delivery, memory *lease) (a answer, handedOn bool) {
-	unavailable := answer{status: http.StatusServiceUnavailable, outcome: "unavailable", key: delivery.EventKey}
+// store puts the deliveries of one verified body into the inbox, waits for the
+// commit, and rings the doorbell for new rows. It says whether the batcher has
+// taken the body's memory over.
+func (h *handler) store(deliveries []inbox.Delivery, memory *lease) (a answer, handedOn bool) {
+	unavailable := answer{status: http.StatusServiceUnavailable, outcome: outcomeUnavailable, key: deliveries[0].EventKey}
 	if !h.ready() {
 		unavailable.err = errors.New("the database is not ready; see /readyz")
 		return unavailable, false
 	}
-	entry, err := h.batcher.put(delivery, memory)
+	entry, err := h.batcher.put(memory, deliveries...)
 	if err != nil {
 		unavailable.err = err
 		return unavailable, false
 	}
 	timeout := time.NewTimer(h.answerTimeout)
 	defer timeout.Stop()
-	var result inbox.Inserted
 	select {
-	case result = <-entry.done:
+	case result := <-entry.done:
+		if unavailable.err = result.err; result.err != nil {
+			return unavailable, true
+		}
+		return h.stored(deliveries, result.inserted), true
 	case <-timeout.C:
 		entry.abandoned.Store(true)
 		unavailable.err = errors.New("the database did not answer in time")
 		return unavailable, true
 	}
-	a = answer{status: http.StatusNoContent, outcome: result.Outcome.String(), key: delivery.EventKey, inboxID: result.ID}
-	switch {
-	case result.Err != nil && errors.Is(result.Err, inbox.ErrUnavailable):
-		unavailable.err = result.Err
-		return unavailable, true
-	case result.Err != nil: // the database refuses this very row: nothing is stored, so no 2xx
-		a.status, a.outcome, a.err = http.StatusInternalServerError, "failed", result.Err
-	case result.Outcome == inbox.Stored && delivery.Quarantine != "":
-		a.outcome, a.detail = "quarantined", delivery.Quarantine
-	case result.Outcome == inbox.Stored:
-		announcement := &busv1.Announcement{InboxId: result.ID, Source: delivery.Source, EventKey: delivery.EventKey}
-		if err := h.announce(announcement, delivery.Traceparent); err != nil {
-			h.metrics.announceFailures.Inc()
+}
+
+// stored is the answer to a body whose deliveries have been written, of which
+// the most noteworthy speaks for all.
+func (h *handler) stored(deliveries []inbox.Delivery, inserted []inbox.Inserted) answer {
+	var worst answer
+	events := make([]string, len(inserted))
+	for i, result := range inserted {
+		d := &deliveries[i]
+		a := answer{status: http.StatusNoContent, outcome: result.Outcome.String(), key: d.EventKey, inboxID: result.ID}
+		switch {
+		case result.Err != nil: // the database refuses this very row: it is not stored, so no 2xx
+			a.status, a.outcome, a.err = http.StatusInternalServerError, outcomeFailed, result.Err
+		case result.Outcome == inbox.Stored && d.Quarantine != "":
+			a.outcome, a.detail = outcomeQuarantined, d.Quarantine
+		case result.Outcome == inbox.Stored:
+			if err := h.announce(&busv1.Announcement{InboxId: result.ID, Source: d.Source, EventKey: d.EventKey}, d.Traceparent); err != nil {
+				h.metrics.announceFailures.Inc()
+			}
+		}
+		events[i] = a.outcome
+		if i == 0 || weight(a.outcome) > weight(worst.outcome) {
+			worst = a
 		}
 	}
-	return a, true
+	worst.events = events
+	return worst
 }
 
 // logAnswer writes the one line about a delivery.
@@ -198,7 +237,7 @@ func (h *handler) logAnswer(c echo.Context, source string, a answer, took time.D
 	switch {
 	case a.err != nil:
 		level = slog.LevelError
-	case a.status >= 400 || a.outcome == "conflict" || a.outcome == "quarantined":
+	case a.status >= 400 || weight(a.outcome) > weight(inbox.Stored.String()):
 		level = slog.LevelWarn
 	}
 	ctx := c.Request().Context()
@@ -213,6 +252,9 @@ func (h *handler) logAnswer(c echo.Context, source string, a answer, took time.D
 		if text.value != "" {
 			attrs = append(attrs, slog.String(text.key, text.value))
 		}
+	}
+	if len(a.events) > 1 {
+		attrs = append(attrs, slog.Int("events", len(a.events)))
 	}
 	if a.inboxID != 0 {
 		attrs = append(attrs, slog.Int64("inbox_id", a.inboxID))

@@ -21,7 +21,7 @@ func newMetrics(registry prometheus.Registerer, queued func() int, bodyBytes fun
 	m := &metrics{
 		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "catchwater_ingress_deliveries_total",
-			Help: "Deliveries by source and outcome: stored, duplicate, conflict (a duplicate whose body differs), quarantined, test, rejected_*, unavailable, failed.",
+			Help: "Deliveries by source and outcome: stored, duplicate, conflict (a duplicate whose body differs), quarantined, test, rejected_*, unavailable, failed. A body with several events counts once for each.",
 		}, []string{"source", "outcome"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "catchwater_ingress_answer_duration_seconds", Help: "Time from a request's headers to its answer.",
@@ -53,8 +53,13 @@ func newMetrics(registry prometheus.Registerer, queued func() int, bodyBytes fun
 	return m
 }
 
-func (m *metrics) observe(source, outcome string, took time.Duration) {
-	m.deliveries.WithLabelValues(source, outcome).Inc()
+func (m *metrics) observe(source string, a answer, took time.Duration) {
+	for _, outcome := range a.events {
+		m.deliveries.WithLabelValues(source, outcome).Inc()
+	}
+	if len(a.events) == 0 {
+		m.deliveries.WithLabelValues(source, a.outcome).Inc()
+	}
 	m.duration.WithLabelValues(source).Observe(took.Seconds())
 }
 

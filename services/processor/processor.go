@@ -14,6 +14,7 @@ import (
 	"github.com/catchwater/catchwater/pkg/answers"
 	"github.com/catchwater/catchwater/pkg/bus"
 	"github.com/catchwater/catchwater/pkg/inbox"
+	"github.com/catchwater/catchwater/pkg/messages"
 	"github.com/catchwater/catchwater/pkg/postgres"
 	"github.com/catchwater/catchwater/pkg/projection"
 	"github.com/catchwater/catchwater/pkg/service"
@@ -96,7 +97,11 @@ func Run(ctx context.Context, cfg Config) error {
 
 // projectionsOf returns what is to be made of each source's rows.
 func projectionsOf(sources *source.Config) (map[string]projection.Projection, error) {
-	known := map[string]projection.Projection{source.ProjectionAnswers: answers.Projection{}, source.ProjectionNone: projection.None{}}
+	known := map[string]projection.Projection{
+		source.ProjectionAnswers:  answers.Projection{},
+		source.ProjectionMessages: messages.NewProjection(sources),
+		source.ProjectionNone:     projection.None{},
+	}
 	projections := make(map[string]projection.Projection, len(sources.Sources))
 	for _, s := range sources.Sources {
 		p, ok := known[s.Projection]
