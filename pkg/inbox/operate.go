@@ -17,6 +17,8 @@ var (
 	bodySQL string
 	//go:embed sql/backlog.sql
 	backlogSQL string
+	//go:embed sql/orphans.sql
+	orphansSQL string
 	//go:embed sql/retry.sql
 	retrySQL string
 )
@@ -40,15 +42,16 @@ type Entry struct {
 
 // Filter narrows a list; empty fields do not.
 type Filter struct {
-	State  string
-	Source string
-	IDs    []int64
-	Limit  int // at least 1
+	State     string
+	Source    string
+	IDs       []int64
+	OlderThan time.Duration // since its receipt
+	Limit     int           // at least 1
 }
 
 // List returns the rows that the filter lets through, the newest first.
 func List(ctx context.Context, db DB, filter Filter) ([]Entry, error) {
-	rows, err := db.Query(ctx, listSQL, orNull(filter.State), orNull(filter.Source), filter.IDs, filter.Limit)
+	rows, err := db.Query(ctx, listSQL, orNull(filter.State), orNull(filter.Source), filter.IDs, filter.OlderThan, filter.Limit)
 	if err != nil {
 		return nil, fmt.Errorf("list inbox rows: %w", err)
 	}
@@ -112,4 +115,25 @@ func Backlogs(ctx context.Context, db DB) ([]Backlog, error) {
 		return nil, fmt.Errorf("count the backlog: %w", err)
 	}
 	return backlogs, nil
+}
+
+// Orphans counts the rows of sources that have waited for longer than each
+// source's rows are expected to. A source without any is not named.
+func Orphans(ctx context.Context, db DB, after map[string]time.Duration) (map[string]int64, error) {
+	var sources []string
+	var horizons []time.Duration
+	for source, horizon := range after {
+		sources, horizons = append(sources, source), append(horizons, horizon)
+	}
+	rows, err := db.Query(ctx, orphansSQL, sources, horizons)
+	if err != nil {
+		return nil, fmt.Errorf("count the orphans: %w", err)
+	}
+	orphans := make(map[string]int64)
+	var source string
+	var count int64
+	if _, err := pgx.ForEachRow(rows, []any{&source, &count}, func() error { orphans[source] = count; return nil }); err != nil {
+		return nil, fmt.Errorf("count the orphans: %w", err)
+	}
+	return orphans, nil
 }

@@ -2,6 +2,7 @@ package inbox_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/catchwater/catchwater/pkg/inbox"
 	"github.com/catchwater/catchwater/pkg/pgtest"
@@ -37,5 +38,20 @@ func TestAWaitingRowIsPutOffForAsLongAsItHasWaited(t *testing.T) {
 		if err := tx.Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+func TestOrphansAreCounted(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Pool(t, pgtest.New(t))
+	for _, row := range []string{"'a', '1', now() - interval '2 hours', 'waiting'", "'a', '2', now(), 'waiting'", "'a', '3', now() - interval '2 hours', 'pending'",
+		"'b', '1', now() - interval '2 hours', 'waiting'"} {
+		if _, err := db.Exec(t.Context(), "insert into inbox (source, event_key, received_at, state, body_hash, next_attempt_at) select *, ''::bytea, now() from (values ("+row+"::inbox_state)) v"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	orphans, err := inbox.Orphans(t.Context(), db, map[string]time.Duration{"a": time.Hour, "b": 3 * time.Hour, "c": time.Hour})
+	if err != nil || len(orphans) != 1 || orphans["a"] != 1 {
+		t.Errorf("orphans %v, %v", orphans, err)
 	}
 }

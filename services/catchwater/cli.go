@@ -19,11 +19,12 @@ import (
 type cli struct {
 	DataDir string `name:"data-dir" env:"CATCHWATER_DATA_DIR" default:"data" help:"Folder of a system run by up; the other commands find its database and settings there when the environment does not say."`
 
-	Up      upCommand      `cmd:"" help:"Run everything on this machine: broker, database, services, and a simulator that delivers."`
-	Migrate migrateCommand `cmd:"" help:"Bring a database to this version's schema."`
-	Tasks   tasksCommand   `cmd:"" help:"Submit tasks, and see what has not come back."`
-	Inbox   inboxCommand   `cmd:"" help:"Look into the inbox, and release rows from quarantine."`
-	Version versionCommand `cmd:"" help:"Print the version."`
+	Up       upCommand       `cmd:"" help:"Run everything on this machine: broker, database, services, and a simulator that delivers."`
+	Migrate  migrateCommand  `cmd:"" help:"Bring a database to this version's schema."`
+	Tasks    tasksCommand    `cmd:"" help:"Submit tasks, and see what has not come back."`
+	Messages messagesCommand `cmd:"" help:"Register messages, and see how they stand."`
+	Inbox    inboxCommand    `cmd:"" help:"Look into the inbox, and release rows from quarantine."`
+	Version  versionCommand  `cmd:"" help:"Print the version."`
 }
 
 // output is where a command writes what it was asked for.

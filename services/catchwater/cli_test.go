@@ -98,9 +98,10 @@ func onDatabase(t *testing.T, url string, args ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	files := map[string]string{
-		"env":             "DATABASE_URL=" + quote(url) + "\nCATCHWATER_CONFIG=" + quote(filepath.Join(dir, "catchwater.yaml")) + "\n",
-		"catchwater.yaml": fmt.Sprintf(demoConfig, filepath.Join(dir, "secret"), 8090, filepath.Join(dir, "secret")),
-		"secret":          "whsec_of-the-tests-alone",
+		"env": "DATABASE_URL=" + quote(url) + "\nCATCHWATER_CONFIG=" + quote(filepath.Join(dir, "catchwater.yaml")) + "\n",
+		"catchwater.yaml": fmt.Sprintf(demoConfig, filepath.Join(dir, "secret"), 8090, filepath.Join(dir, "secret")) +
+			fmt.Sprintf("  post: {preset: koltrix, secrets: [{file: %q}]}\n", filepath.Join(dir, "secret")),
+		"secret": "whsec_of-the-tests-alone",
 	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), private); err != nil {
@@ -142,6 +143,40 @@ func TestTasksAreRegisteredAndListed(t *testing.T) {
 	}
 }
 
+func TestMessagesAreRegisteredAndListed(t *testing.T) {
+	t.Parallel()
+	url := pgtest.New(t)
+	pool := pgtest.Pool(t, url)
+	if out := onDatabase(t, url, "messages", "add", "--source", "post", "msg_1", "msg_2"); !strings.Contains(out, "registered 2 messages of 2") {
+		t.Error(out)
+	}
+	if out := onDatabase(t, url, "messages", "add", "--source", "post", "msg_2", "msg_3"); !strings.Contains(out, "registered 1 messages of 2") {
+		t.Error(out)
+	}
+	if _, err := pool.Exec(t.Context(), "update messages set status = 'bounced', rank = 60, final = true, status_at = '2026-01-02' where message_id = 'msg_2'"); err != nil {
+		t.Fatal(err)
+	}
+	if out := onDatabase(t, url, "messages", "list", "msg_2", "msg_3"); !strings.Contains(out, "msg_2") || !strings.Contains(out, "bounced") || strings.Contains(out, "msg_1") {
+		t.Error(out)
+	}
+	if out := onDatabase(t, url, "messages", "list", "--not-final", "--json"); strings.Count(out, `"message_id":"msg_`) != 2 || strings.Contains(out, "msg_2") {
+		t.Error(out)
+	}
+}
+
+func TestMessagesOfAnotherProjectionAreRefused(t *testing.T) {
+	t.Parallel()
+	s := &settings{dataDir: t.TempDir(), getenv: func(string) string { return "../../catchwater.example.yaml" }}
+	err := messagesAddCommand{Source: "payments", IDs: []string{"m"}}.Run(t.Context(), s, output{})
+	if err == nil || !strings.Contains(err.Error(), `source "payments" has projection none`) {
+		t.Errorf("got %v", err)
+	}
+	err = messagesAddCommand{Source: "nobody", IDs: []string{"m"}}.Run(t.Context(), s, output{})
+	if err == nil || !strings.Contains(err.Error(), `there is no source "nobody"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestInboxCommands(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t)
@@ -155,6 +190,9 @@ func TestInboxCommands(t *testing.T) {
 	}
 	if out := onDatabase(t, url, "inbox", "show", "1", "--body"); out != "a\x00body" {
 		t.Errorf("the body is %q", out)
+	}
+	if out := onDatabase(t, url, "inbox", "list", "--older-than", "1h"); strings.Contains(out, "task_1") {
+		t.Error("a row of now is older than an hour: " + out)
 	}
 	if out := onDatabase(t, url, "inbox", "retry", "1", "2"); !strings.Contains(out, "row 1 will be processed again") || !strings.Contains(out, "row 2 is not in quarantine") {
 		t.Error(out)

@@ -17,10 +17,11 @@ type inboxCommand struct {
 }
 
 type inboxListCommand struct {
-	State  string `enum:",pending,waiting,processed,quarantined" default:"" help:"Only rows in this state: pending, waiting, processed or quarantined."`
-	Source string `help:"Only this source's."`
-	Limit  int    `default:"50" help:"Most rows listed."`
-	JSON   bool   `help:"One JSON object a line."`
+	State     string        `enum:",pending,waiting,processed,quarantined" default:"" help:"Only rows in this state: pending, waiting, processed or quarantined."`
+	Source    string        `help:"Only this source's."`
+	OlderThan time.Duration `help:"Only rows received longer ago."`
+	Limit     int           `default:"50" help:"Most rows listed."`
+	JSON      bool          `help:"One JSON object a line."`
 }
 
 func (c inboxListCommand) Run(ctx context.Context, s *settings, out output) error {
@@ -32,7 +33,7 @@ func (c inboxListCommand) Run(ctx context.Context, s *settings, out output) erro
 		return err
 	}
 	defer conn.Close(ctx)
-	entries, err := inbox.List(ctx, conn, inbox.Filter{State: c.State, Source: c.Source, Limit: c.Limit})
+	entries, err := inbox.List(ctx, conn, inbox.Filter{State: c.State, Source: c.Source, OlderThan: c.OlderThan, Limit: c.Limit})
 	if err != nil {
 		return err
 	}

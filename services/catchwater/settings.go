@@ -56,8 +56,8 @@ func (s *settings) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// reconciled returns a source whose provider can be asked.
-func (s *settings) reconciled(name string) (*source.Source, error) {
+// source returns a source of the system's sources file.
+func (s *settings) source(name string) (*source.Source, error) {
 	path, err := s.get("CATCHWATER_CONFIG")
 	if err != nil {
 		return nil, err
@@ -74,8 +74,17 @@ func (s *settings) reconciled(name string) (*source.Source, error) {
 		}
 		return nil, fmt.Errorf("there is no source %q in %s; name one with --source: %s", name, path, strings.Join(names, ", "))
 	}
+	return found, nil
+}
+
+// reconciled returns a source whose provider can be asked.
+func (s *settings) reconciled(name string) (*source.Source, error) {
+	found, err := s.source(name)
+	if err != nil {
+		return nil, err
+	}
 	if found.Reconcile == nil {
-		return nil, fmt.Errorf("source %q has no reconcile section in %s, which says where its provider's API is", name, path)
+		return nil, fmt.Errorf("source %q has no reconcile section in the sources file, which says where its provider's API is", name)
 	}
 	return found, nil
 }

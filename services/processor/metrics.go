@@ -21,6 +21,7 @@ type metrics struct {
 
 	backlog *prometheus.GaugeVec
 	oldest  *prometheus.GaugeVec
+	orphans *prometheus.GaugeVec
 }
 
 func newMetrics(registry prometheus.Registerer, doorbellWorks func() bool) *metrics {
@@ -62,8 +63,11 @@ func newMetrics(registry prometheus.Registerer, doorbellWorks func() bool) *metr
 		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "catchwater_inbox_oldest_seconds", Help: "Age of the oldest inbox row not processed, by source and state, in seconds.",
 		}, []string{"source", "state"}),
+		orphans: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "catchwater_inbox_orphans", Help: "Inbox rows that have waited for longer than the source's orphan_after. Every processor shows the whole table's: take the maximum.",
+		}, []string{"source"}),
 	}
-	registry.MustRegister(m.rows, m.attempts, m.lag, m.batchTime, m.batchRows, m.failed, m.doorbell, m.backlog, m.oldest)
+	registry.MustRegister(m.rows, m.attempts, m.lag, m.batchTime, m.batchRows, m.failed, m.doorbell, m.backlog, m.oldest, m.orphans)
 	return m
 }
 

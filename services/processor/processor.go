@@ -21,12 +21,8 @@ import (
 	"github.com/catchwater/catchwater/pkg/source"
 )
 
-const (
-	backlogInterval = 10 * time.Second
-	backlogTimeout  = 5 * time.Second
-	// outagePause is how long a worker rests after a batch that was rolled back.
-	outagePause = time.Second
-)
+// outagePause is how long a worker rests after a batch that was rolled back.
+const outagePause = time.Second
 
 // processor is the running service.
 type processor struct {
@@ -35,6 +31,7 @@ type processor struct {
 	consumer  *bus.Consumer
 	batcher   *batcher
 	metrics   *metrics
+	backlog   *backlog
 	watermark watermark
 	bellLimit limit
 	scanLimit limit
@@ -75,10 +72,14 @@ func Run(ctx context.Context, cfg Config) error {
 	registry, health := service.NewRegistry(), service.NewHealth()
 	consumer := broker.NewConsumer(bus.Announcements(), 2*cfg.Workers*cfg.BatchRows)
 	metrics := newMetrics(registry, consumer.Healthy)
-	p := &processor{cfg: cfg, log: log, consumer: consumer, metrics: metrics, bellLimit: limit{most: cfg.BatchRows}, scanLimit: limit{most: cfg.BatchRows}, batcher: &batcher{
-		db: pool, projections: projections, timeout: cfg.BatchTimeout, maxAttempts: cfg.MaxAttempts,
-		retryBase: cfg.RetryBase, retryMax: cfg.RetryMax, metrics: metrics,
-	}}
+	p := &processor{
+		cfg: cfg, log: log, consumer: consumer, metrics: metrics, backlog: newBacklog(sources, metrics, log),
+		bellLimit: limit{most: cfg.BatchRows}, scanLimit: limit{most: cfg.BatchRows},
+		batcher: &batcher{
+			db: pool, projections: projections, timeout: cfg.BatchTimeout, maxAttempts: cfg.MaxAttempts,
+			retryBase: cfg.RetryBase, retryMax: cfg.RetryMax, metrics: metrics,
+		},
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return service.ServeHealth(ctx, cfg.HealthListen, health, registry, log) })
 	group.Go(func() error {
@@ -118,7 +119,7 @@ func (p *processor) run(ctx context.Context, db inbox.DB) {
 	var loops sync.WaitGroup
 	loops.Go(func() { p.consumer.Run(ctx) })
 	loops.Go(func() { p.scan(ctx) })
-	loops.Go(func() { p.watchBacklog(ctx, db) })
+	loops.Go(func() { p.backlog.watch(ctx, db) })
 	for range p.cfg.Workers {
 		loops.Go(func() { p.answer(ctx) })
 	}
@@ -168,27 +169,5 @@ func (p *processor) pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(outagePause):
-	}
-}
-
-// watchBacklog keeps the gauges of the inbox.
-func (p *processor) watchBacklog(ctx context.Context, db inbox.DB) {
-	ticker := time.NewTicker(backlogInterval)
-	defer ticker.Stop()
-	for {
-		func() {
-			ctx, cancel := context.WithTimeout(ctx, backlogTimeout)
-			defer cancel()
-			if backlog, err := inbox.Backlogs(ctx, db); err != nil {
-				p.log.DebugContext(ctx, "the backlog was not counted", slog.Any("error", err))
-			} else {
-				p.metrics.setBacklog(backlog)
-			}
-		}()
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
 	}
 }

@@ -1,0 +1,83 @@
+package messages
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+var (
+	//go:embed sql/register.sql
+	registerSQL string
+	//go:embed sql/list.sql
+	listSQL string
+)
+
+// DB is what the package needs of a pool, a connection or a transaction.
+type DB interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// MaxID is the longest message id, in bytes.
+const MaxID = 512
+
+// Register makes messages known, so that events about them are applied: those
+// that wait for them within moments. It returns how many were new. In the
+// transaction that records the sending, a message and its registration stand or
+// fall together.
+func Register(ctx context.Context, db DB, source string, ids []string) (int64, error) {
+	for _, id := range ids {
+		if id == "" || len(id) > MaxID {
+			return 0, fmt.Errorf("register messages of %q: the id %.40q has %d bytes; use 1 to %d", source, id, len(id), MaxID)
+		}
+	}
+	tag, err := db.Exec(ctx, registerSQL, source, ids)
+	if err != nil {
+		return 0, fmt.Errorf("register %d messages of %q: %w", len(ids), source, err)
+	}
+	return tag.RowsAffected(), nil
+}
+
+// Message is a message as an operator looks at it.
+type Message struct {
+	Source         string     `db:"source" json:"source"`
+	MessageID      string     `db:"message_id" json:"message_id"`
+	Status         string     `db:"status" json:"status"`
+	Rank           int        `db:"rank" json:"rank"`
+	StatusAt       *time.Time `db:"status_at" json:"status_at,omitempty"`
+	Final          bool       `db:"final" json:"final"`
+	Opened         int        `db:"opened" json:"opened"`
+	FirstOpenedAt  *time.Time `db:"first_opened_at" json:"first_opened_at,omitempty"`
+	Clicked        int        `db:"clicked" json:"clicked"`
+	FirstClickedAt *time.Time `db:"first_clicked_at" json:"first_clicked_at,omitempty"`
+	RegisteredAt   time.Time  `db:"registered_at" json:"registered_at"`
+}
+
+// Filter narrows a list; empty fields do not.
+type Filter struct {
+	Source    string
+	Status    string
+	IDs       []string
+	NotFinal  bool // only those without a final status
+	OlderThan time.Duration
+	Limit     int // at least 1
+}
+
+// List returns the messages that the filter lets through, the oldest registered
+// first.
+func List(ctx context.Context, db DB, f Filter) ([]Message, error) {
+	rows, err := db.Query(ctx, listSQL, orNull(f.Source), orNull(f.Status), f.IDs, f.NotFinal, f.OlderThan, f.Limit)
+	if err != nil {
+		return nil, fmt.Errorf("list messages: %w", err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[Message])
+	if err != nil {
+		return nil, fmt.Errorf("list messages: %w", err)
+	}
+	return list, nil
+}
