@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
-
-	"github.com/catchwater/catchwater/services/simulator/answerline"
 )
 
 const (
@@ -16,74 +14,50 @@ const (
 	keptBursts = 20
 )
 
-// burstRequest is what a burst is asked for with.
-type burstRequest struct {
-	Count       int     `json:"count"`
-	PerSecond   float64 `json:"perSecond"` // 0: all at once
-	KeyPrefix   string  `json:"keyPrefix"` // idempotency keys are <prefix>-<n>; none without it
-	Jobs        int     `json:"jobs"`      // with it, keys are of so many jobs: <prefix>-<n mod jobs>, then with -r1, -r2 …
-	TaskType    string  `json:"taskType"`
-	ResultBytes int     `json:"resultBytes"`
-	FailRatio   float64 `json:"failRatio"`
-	NoDelivery  bool    `json:"noDelivery"` // as if all deliveries were lost, without a trace in the log
-	NoWait      bool    `json:"noWait"`     // answer before the burst is done
+// pace is how many things a burst makes, and how fast.
+type pace struct {
+	Count     int     `json:"count"`
+	PerSecond float64 `json:"perSecond"` // 0: all at once
+	NoWait    bool    `json:"noWait"`    // answer before the burst is done
 }
 
-func (r burstRequest) validate() string {
+func (p pace) validate() string {
 	switch {
-	case r.Count < 1 || r.Count > maxBurst:
-		return fmt.Sprintf("count is %d: use 1 to %d", r.Count, maxBurst)
-	case !(r.PerSecond >= 0):
+	case p.Count < 1 || p.Count > maxBurst:
+		return fmt.Sprintf("count is %d: use 1 to %d", p.Count, maxBurst)
+	case !(p.PerSecond >= 0):
 		return "perSecond: use 0 or more"
-	case r.Jobs < 0 || r.Jobs > 0 && r.KeyPrefix == "":
-		return "jobs: use 1 or more, with a keyPrefix"
-	case !(r.FailRatio >= 0 && r.FailRatio <= 1):
-		return "failRatio: use 0 to 1"
-	case r.ResultBytes < 0 || r.ResultBytes > maxResultBytes:
-		return fmt.Sprintf("resultBytes is %d: use 0 to %d", r.ResultBytes, maxResultBytes)
 	}
 	return ""
 }
 
-// key is the idempotency key of the burst's nth task.
-func (r burstRequest) key(n int) *string {
-	if r.KeyPrefix == "" {
-		return nil
-	}
-	job, again := n, 0
-	if r.Jobs > 0 {
-		job, again = n%r.Jobs, n/r.Jobs
-	}
-	key := fmt.Sprintf("%s-%d", r.KeyPrefix, job)
-	if again > 0 {
-		key += fmt.Sprintf("-r%d", again)
-	}
-	return &key
-}
+// maker makes a burst's nth thing and returns its id.
+type maker func(n int, random *rand.Rand) (id string, err error)
 
-// burst is finished tasks in quick succession.
+// burst is things made in quick succession.
 type burst struct {
 	id   string
-	ask  burstRequest
+	pace pace
+	one  maker
 	done chan struct{}
 
 	mu  sync.Mutex
 	ids []string
 }
 
-// burstView is what is told of a burst.
-type burstView struct {
-	ID      string   `json:"burst"`
-	Count   int      `json:"count"`
-	Made    int      `json:"made"`
-	Done    bool     `json:"done"` // all are made, or the burst was stopped
-	TaskIDs []string `json:"taskIds"`
+// progress is what is told of a burst, besides what it has made.
+type progress struct {
+	ID    string `json:"burst"`
+	Count int    `json:"count"`
+	Made  int    `json:"made"`
+	Done  bool   `json:"done"` // all are made, or the burst was stopped
 }
 
-func (b *burst) view() burstView {
+// progress returns also the ids of what was made, in order.
+func (b *burst) progress() (progress, []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return burstView{ID: b.id, Count: b.ask.Count, Made: len(b.ids), Done: b.ended(), TaskIDs: append([]string{}, b.ids...)}
+	return progress{ID: b.id, Count: b.pace.Count, Made: len(b.ids), Done: b.ended()}, append([]string{}, b.ids...)
 }
 
 func (b *burst) ended() bool {
@@ -95,30 +69,24 @@ func (b *burst) ended() bool {
 	}
 }
 
-// run makes the tasks, each at its time counted from the start, so that a late
+// run makes the things, each at its time counted from the start, so that a late
 // one does not delay the next.
-func (b *burst) run(ctx context.Context, tasks *answerline.Tasks, random *rand.Rand) {
+func (b *burst) run(ctx context.Context, random *rand.Rand) {
 	began := time.Now()
-	for n := range b.ask.Count {
+	for n := range b.pace.Count {
 		due := began
-		if b.ask.PerSecond > 0 {
-			due = began.Add(time.Duration(float64(n) / b.ask.PerSecond * float64(time.Second)))
+		if b.pace.PerSecond > 0 {
+			due = began.Add(time.Duration(float64(n) / b.pace.PerSecond * float64(time.Second)))
 		}
 		if !sleepUntil(ctx, due) {
 			return
 		}
-		exact := answerline.Exact{
-			TaskType: b.ask.TaskType, IdempotencyKey: b.ask.key(n), ResultBytes: b.ask.ResultBytes, NoDelivery: b.ask.NoDelivery,
-		}
-		if random.Float64() < b.ask.FailRatio {
-			exact.Status = answerline.Failed
-		}
-		made, err := tasks.Make(exact)
+		id, err := b.one(n, random)
 		if err != nil {
-			return // of a task without an id of its own there is nothing to refuse
+			return // of a thing without an id of its own there is nothing to refuse
 		}
 		b.mu.Lock()
-		b.ids = append(b.ids, made.ID)
+		b.ids = append(b.ids, id)
 		b.mu.Unlock()
 	}
 }
@@ -139,11 +107,10 @@ func sleepUntil(ctx context.Context, due time.Time) bool {
 	}
 }
 
-// bursts are the running ones and the latest ended ones.
+// bursts are a provider's running ones and the latest ended ones.
 type bursts struct {
-	base  context.Context
-	tasks *answerline.Tasks
-	seed  uint64
+	base context.Context
+	seed uint64
 
 	mu      sync.Mutex
 	ctx     context.Context // of the running ones
@@ -153,18 +120,18 @@ type bursts struct {
 	running sync.WaitGroup
 }
 
-func newBursts(base context.Context, tasks *answerline.Tasks, seed uint64) *bursts {
-	b := &bursts{base: base, tasks: tasks, seed: seed}
+func newBursts(base context.Context, seed uint64) *bursts {
+	b := &bursts{base: base, seed: seed}
 	b.ctx, b.cancel = context.WithCancel(base)
 	return b
 }
 
 // start starts a burst.
-func (s *bursts) start(ask burstRequest) *burst {
+func (s *bursts) start(p pace, one maker) *burst {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next++
-	b := &burst{id: fmt.Sprintf("burst_%d", s.next), ask: ask, done: make(chan struct{})}
+	b := &burst{id: fmt.Sprintf("burst_%d", s.next), pace: p, one: one, done: make(chan struct{})}
 	if len(s.list) >= keptBursts && s.list[0].ended() {
 		s.list = s.list[1:]
 	}
@@ -172,7 +139,7 @@ func (s *bursts) start(ask burstRequest) *burst {
 	ctx, random := s.ctx, rand.New(rand.NewPCG(s.seed, uint64(s.next)))
 	s.running.Go(func() {
 		defer close(b.done)
-		b.run(ctx, s.tasks, random)
+		b.run(ctx, random)
 	})
 	return b
 }

@@ -216,12 +216,12 @@ func TestFaultsOverHTTP(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
 	d := start(t, func(c *Config) { c.WebhookURL, c.FailRatio = r.URL, .25 })
-	var f faults
-	if d.call(200, "GET", "/control/faults", "", &f); f.API.FailRatio != .25 {
+	var f answerlineFaults
+	if d.call(200, "GET", "/control/faults", "", &f); f.API.Fail != .25 {
 		t.Errorf("at the start: %+v", f)
 	}
 	d.call(204, "PUT", "/control/faults", `{"delivery":{"drop":0.5,"duplicate":1},"api":{"tooMany":1,"retryAfterSeconds":3}}`, nil)
-	if d.call(200, "GET", "/control/faults", "", &f); f.Delivery.Drop != .5 || f.API.TooMany != 1 || f.API.FailRatio != 0 {
+	if d.call(200, "GET", "/control/faults", "", &f); f.Delivery.Drop != .5 || f.API.TooMany != 1 || f.API.Fail != 0 {
 		t.Errorf("as they were put: %+v", f)
 	}
 	d.call(429, "GET", "/v1/async/status", "", nil)
@@ -232,7 +232,7 @@ func TestFaultsOverHTTP(t *testing.T) {
 	}
 	d.call(200, "GET", "/v1/async/task/"+report.Deliveries.TaskIDs[delivery.Dropped][0], "", nil) // reconciling finds it
 	d.call(204, "POST", "/control/reset", "", nil)
-	if d.call(200, "GET", "/control/faults", "", &f); f.API.FailRatio != .25 || f.Delivery.Drop != 0 {
+	if d.call(200, "GET", "/control/faults", "", &f); f.API.Fail != .25 || f.Delivery.Drop != 0 {
 		t.Errorf("after a reset: %+v", f)
 	}
 }

@@ -8,20 +8,19 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/catchwater/catchwater/pkg/service"
-	"github.com/catchwater/catchwater/services/simulator/answerline"
-	"github.com/catchwater/catchwater/services/simulator/delivery"
 )
 
 // stopTimeout is how long a stopping simulator waits for its clients.
 const stopTimeout = 2 * time.Second
 
-// Run plays the provider until ctx ends.
+// Run plays the providers until ctx ends.
 func Run(ctx context.Context, cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -38,7 +37,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("listen on %s: %w", cfg.Listen, err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	p := newProvider(ctx, cfg)
+	p := newProviders(ctx, cfg)
 	registry, health := service.NewRegistry(), service.NewHealth()
 	registry.MustRegister(collector{p})
 	server := &http.Server{
@@ -59,12 +58,15 @@ func Run(ctx context.Context, cfg Config) error {
 // announce says that the simulator is ready, and what about its settings is
 // likely not meant.
 func announce(ctx context.Context, log *slog.Logger, cfg Config, addr net.Addr) {
-	log.InfoContext(ctx, "ready", slog.String("listen", addr.String()), slog.String("webhook_url", cfg.WebhookURL), slog.Float64("time_scale", cfg.TimeScale))
+	log.InfoContext(ctx, "ready", slog.String("listen", addr.String()), slog.String("webhook_url", cfg.WebhookURL), slog.String("koltrix_webhook_url", cfg.Koltrix.WebhookURL), slog.Float64("time_scale", cfg.TimeScale))
 	if tcp, ok := addr.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
 		log.WarnContext(ctx, "the control API asks for no key and can be reached from elsewhere", slog.String("listen", addr.String()))
 	}
 	if cfg.WebhookURL != "" && len(cfg.Secrets) == 0 {
 		log.WarnContext(ctx, "deliveries carry no signature: give --secret, or PUT /control/secrets")
+	}
+	if cfg.Koltrix.WebhookURL != "" && len(cfg.Koltrix.Secrets) == 0 {
+		log.WarnContext(ctx, "Koltrix's deliveries carry no signature: give --koltrix-secret, or PUT /control/koltrix/secrets")
 	}
 }
 
@@ -87,56 +89,41 @@ func serve(ctx context.Context, server *http.Server, listener net.Listener) erro
 	return nil
 }
 
-// provider is the simulated Answerline with all that drives it.
-type provider struct {
-	cfg    Config
-	tasks  *answerline.Tasks
-	api    *answerline.API
-	engine *delivery.Engine
-	bursts *bursts
+// providers are all that are simulated, each with an engine of its own.
+type providers struct {
+	answerline *answerlineProvider
+	koltrix    *koltrixProvider
 }
 
-// newProvider returns a provider at rest; its bursts end with ctx.
-func newProvider(ctx context.Context, cfg Config) *provider {
-	contract := answerline.Contract()
-	contract.Timeout = cfg.AttemptTimeout
-	engine := delivery.NewEngine(delivery.Config{
-		Contract: contract, URL: cfg.WebhookURL, Secrets: cfg.Secrets, TimeScale: cfg.TimeScale, Senders: cfg.Senders,
-		PrivateTargets: cfg.PrivateTargets, RedeliverLimit: cfg.RedeliverLimit, MaxLog: cfg.MaxLog, Seed: cfg.Seed,
-	})
-	tasks := answerline.NewTasks(answerline.Config{
-		TimeScale: cfg.TimeScale, QueueFor: cfg.QueueFor, RunFor: cfg.RunFor, Keep: cfg.Keep,
-		MaxTasks: cfg.MaxLog, ResultBytes: cfg.ResultBytes, Seed: cfg.Seed,
-	}, engine.Add)
-	p := &provider{
-		cfg: cfg, tasks: tasks, engine: engine, api: answerline.NewAPI(tasks, cfg.APIKey, cfg.Seed),
-		bursts: newBursts(ctx, tasks, cfg.Seed),
-	}
-	p.api.SetFaults(p.usual())
-	return p
+// newProviders returns providers at rest; their bursts end with ctx.
+func newProviders(ctx context.Context, cfg Config) *providers {
+	return &providers{newAnswerline(ctx, cfg), newKoltrix(ctx, cfg)}
 }
 
-// usual are the API's faults at the start: tasks that fail belong to ordinary
-// life.
-func (p *provider) usual() answerline.Faults { return answerline.Faults{FailRatio: p.cfg.FailRatio} }
-
-// run lives, sends and makes tasks until ctx ends.
-func (p *provider) run(ctx context.Context) {
-	var group errgroup.Group
-	group.Go(func() error { p.engine.Run(ctx); return nil })
-	group.Go(func() error { p.tasks.Run(ctx); return nil })
-	group.Go(func() error { p.makeTasks(ctx); return nil })
-	_ = group.Wait() // none of them fails
-	p.bursts.wait()
+// run lives and sends until ctx ends.
+func (p *providers) run(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { p.answerline.run(ctx) })
+	running.Go(func() { p.koltrix.run(ctx) })
+	running.Wait()
 }
 
-// makeTasks creates tasks of the simulator's own at the configured rate.
-func (p *provider) makeTasks(ctx context.Context) {
-	if p.cfg.Rate == 0 {
+// handler serves the providers' APIs and the control API.
+func (p *providers) handler() http.Handler {
+	e := echo.New()
+	e.HTTPErrorHandler = answerError
+	p.answerline.register(e)
+	p.koltrix.register(e)
+	return e
+}
+
+// everySecond does something so many times a second until ctx ends, counted from
+// 1. At a rate of 0 it does nothing.
+func everySecond(ctx context.Context, rate float64, do func(n int)) {
+	if rate == 0 {
 		return
 	}
-	began := time.Now()
-	ticker := time.NewTicker(time.Duration(float64(time.Second) / p.cfg.Rate))
+	ticker := time.NewTicker(time.Duration(float64(time.Second) / rate))
 	defer ticker.Stop()
 	for n := 1; ; n++ {
 		select {
@@ -144,26 +131,6 @@ func (p *provider) makeTasks(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		key := fmt.Sprintf("simulator-%s-%d", began.UTC().Format("20060102-150405"), n)
-		// A full house turns the task away, as it would a client's.
-		_, _ = p.tasks.Create(answerline.Request{TaskType: "answer", IdempotencyKey: &key})
+		do(n)
 	}
-}
-
-// reset forgets everything that has happened and been changed.
-func (p *provider) reset() {
-	p.bursts.stop()
-	p.tasks.Reset()
-	p.engine.Reset()
-	p.api.SetFaults(p.usual())
-	p.api.ResetCounts()
-}
-
-// handler serves the provider's API and the control API.
-func (p *provider) handler() http.Handler {
-	e := echo.New()
-	e.HTTPErrorHandler = answerError
-	p.api.Register(e)
-	(&control{p}).register(e)
-	return e
 }

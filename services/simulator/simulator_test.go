@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -18,7 +19,10 @@ import (
 	"github.com/catchwater/catchwater/pkg/signature"
 )
 
-const testSecret = "whsec_0123456789abcdef"
+const (
+	testSecret    = "whsec_0123456789abcdef"
+	koltrixSecret = "koltrix-0123456789abcdef"
+)
 
 // usualConfig is the command line's defaults, with faster lives.
 func usualConfig() Config {
@@ -26,7 +30,8 @@ func usualConfig() Config {
 		Listen: "127.0.0.1:0", HealthListen: "127.0.0.1:0", Secrets: []string{testSecret}, APIKey: "sim-key", TimeScale: 1000,
 		QueueFor: 2 * time.Second, RunFor: 3 * time.Second, Keep: 100_000 * time.Hour, ResultBytes: 1700, Senders: 64,
 		AttemptTimeout: 15 * time.Second, PrivateTargets: true, RedeliverLimit: 100, MaxLog: 250_000, Seed: 1,
-		Logger: slog.New(slog.DiscardHandler),
+		Koltrix: Koltrix{Secrets: []string{koltrixSecret}, APIKey: "sim-key", Step: 2 * time.Second, AttemptTimeout: 8 * time.Second},
+		Logger:  slog.New(slog.DiscardHandler),
 	}
 }
 
@@ -38,22 +43,27 @@ type receiver struct {
 	verify *signature.Verifier
 	mu     sync.Mutex
 	keys   []signature.Key
-	bodies map[string][]string // by Webhook-Id
+	bodies map[string][]string // by Webhook-Id, which Koltrix has none of
 	faulty int                 // with a signature that is not right
 }
 
+// newReceiver returns one of Answerline's results.
 func newReceiver(t testing.TB) *receiver {
 	t.Helper()
-	scheme := signature.Scheme{
+	return newReceiverOf(t, testSecret, signature.Scheme{
 		Header: "Webhook-Signature", Form: signature.FormPairs, SignatureKeys: []string{"v1"}, TimestampKey: "t", TimestampUnit: signature.Seconds,
 		Signed: "{t}.{body}", Algorithm: signature.HMACSHA256, Encoding: signature.Hex, KeyForm: signature.Verbatim, Tolerance: 5 * time.Minute,
-	}
+	})
+}
+
+func newReceiverOf(t testing.TB, secret string, scheme signature.Scheme) *receiver {
+	t.Helper()
 	verifier, err := scheme.Compile()
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &receiver{verify: verifier, bodies: make(map[string][]string)}
-	r.accept(t, testSecret)
+	r.accept(t, secret)
 	r.Server = httptest.NewServer(r)
 	t.Cleanup(r.Close)
 	return r
@@ -108,13 +118,13 @@ func (r *receiver) counts() (ids, requests, faulty int) {
 	return len(r.bodies), requests, r.faulty
 }
 
-// driver drives a provider over HTTP.
+// driver drives the providers over HTTP.
 type driver struct {
 	t    testing.TB
 	base string
 }
 
-// start runs a provider that delivers to a receiver, until the test ends.
+// start runs providers that deliver to a receiver, until the test ends.
 func start(t testing.TB, change func(*Config)) driver {
 	t.Helper()
 	cfg := usualConfig()
@@ -125,7 +135,7 @@ func start(t testing.TB, change func(*Config)) driver {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	p := newProvider(ctx, cfg)
+	p := newProviders(ctx, cfg)
 	server := httptest.NewServer(p.handler())
 	var running sync.WaitGroup
 	running.Go(func() { p.run(ctx) })
@@ -214,12 +224,14 @@ func TestRun(t *testing.T) {
 	d := driver{t, "http://" + cfg.Listen}
 	d.call(200, "POST", "/control/burst", `{"count":50}`, nil)
 	d.report("")
+	d.call(200, "POST", "/control/koltrix/burst", `{"count":3,"history":["sent"]}`, nil) // to nobody
 	d.call(202, "POST", "/control/burst", `{"count":100000,"perSecond":10,"noWait":true}`, nil)
 	metrics := get("http://" + cfg.HealthListen + "/metrics")
 	for _, want := range []string{
 		`catchwater_simulator_requests_sent_total{status="204"}`, `catchwater_simulator_deliveries{state="delivered"}`,
 		`catchwater_simulator_tasks_total{outcome="COMPLETED"}`, `catchwater_simulator_answer_milliseconds{quantile="p99"}`,
-		`catchwater_simulator_tasks_unfinished{status="QUEUED"} 0`,
+		`catchwater_simulator_tasks_unfinished{status="QUEUED"} 0`, `catchwater_simulator_koltrix_events_total{type="message.sent"} 3`,
+		`catchwater_simulator_koltrix_deliveries{state="dead"}`, `catchwater_simulator_koltrix_messages{state="ended"} 3`,
 	} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("the metrics lack %s", want)
@@ -249,6 +261,10 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		"--senders is 0: use 1 to 4096":           func(c *Config) { c.Senders = 0 },
 		"--api-key is empty":                      func(c *Config) { c.APIKey = "" },
 		"--secret is empty":                       func(c *Config) { c.Secrets = []string{testSecret, ""} },
+		"--rate is 1e-12: use 0, or 0.001":        func(c *Config) { c.Rate = 1e-12 },
+		"--koltrix-rate is NaN: use 0, or 0.001":  func(c *Config) { c.Koltrix.Rate = math.NaN() },
+		"--koltrix-api-key is empty":              func(c *Config) { c.Koltrix.APIKey = "" },
+		"--koltrix-secret is empty":               func(c *Config) { c.Koltrix.Secrets = []string{""} },
 		"listen on " + taken:                      func(c *Config) { c.Listen = taken },
 		"listen for health and metrics on ":       func(c *Config) { c.HealthListen = taken },
 	} {

@@ -124,9 +124,13 @@ func (s Simulator) Report(waitIdle time.Duration) Report {
 	return r
 }
 
-// Simulator starts a simulator that delivers to an address.
+// Simulator starts a simulator whose Answerline delivers to the source answers at
+// an address, and whose Koltrix to the source mail.
 func (s *System) Simulator(target string, env ...string) (Simulator, *Service) {
 	s.T.Helper()
-	service := s.StartService("simulator", append([]string{"SIMULATOR_WEBHOOK_URL=http://" + target + "/hooks/answers", "SIMULATOR_FAIL_RATIO=0"}, env...)...)
+	service := s.StartService("simulator", append([]string{
+		"SIMULATOR_WEBHOOK_URL=http://" + target + "/hooks/answers", "SIMULATOR_FAIL_RATIO=0",
+		"SIMULATOR_KOLTRIX_WEBHOOK_URL=http://" + target + "/hooks/mail",
+	}, env...)...)
 	return Simulator{T: s.T, Addr: service.Addr}, service
 }

@@ -196,6 +196,7 @@ func (s *System) LaunchService(name string, env ...string) *Service {
 		"NATS_URL=" + s.NATSURL, "CATCHWATER_CONFIG=" + s.configPath, "CATCHWATER_LISTEN=" + addr,
 		"CATCHWATER_HEALTH_LISTEN=" + health, "ANSWERLINE_SECRET=" + Secret, "ANSWERLINE_API_KEY=sim-key",
 		"SIMULATOR_WEBHOOK_SECRET=" + Secret,
+		"SIMULATOR_KOLTRIX_WEBHOOK_SECRET=" + Secret,
 	}
 	if name != "simulator" {
 		base = append(base, "DATABASE_URL="+s.roleURL(name))

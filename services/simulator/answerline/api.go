@@ -1,28 +1,18 @@
 package answerline
 
 import (
-	"context"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"io"
-	"maps"
-	"math/rand/v2"
 	"net/http"
-	"net/url"
-	"strconv"
-	"strings"
-	"sync"
-	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/catchwater/catchwater/services/simulator/gate"
 )
 
 const (
 	maxRequest = 10 << 20 // bytes
-	// withheldFor is how long a client waits at most for an answer that is
-	// withheld.
-	withheldFor = 5 * time.Minute
 	// fullRetryAfter is what a create is told, in seconds, when too many tasks
 	// have not ended.
 	fullRetryAfter = 1
@@ -30,97 +20,22 @@ const (
 
 // API serves the provider's API over tasks.
 type API struct {
+	*gate.Gate
 	tasks *Tasks
-	key   string
-
-	mu           sync.Mutex
-	random       *rand.Rand
-	faults       Faults
-	tooManyUntil time.Time
-	counts       map[string]int // requests by operation, and by what went wrong
 }
 
 // NewAPI returns the API for one bearer key.
 func NewAPI(tasks *Tasks, key string, seed uint64) *API {
-	return &API{tasks: tasks, key: key, random: rand.New(rand.NewPCG(seed, 3)), counts: make(map[string]int)}
+	return &API{Gate: gate.New(key, seed), tasks: tasks}
 }
 
 // Register adds the API's routes.
 func (a *API) Register(e *echo.Echo) {
-	g := e.Group("/v1/async", a.admit)
+	g := e.Group("/v1/async", a.Admit)
 	g.POST("/task", a.create)
 	g.GET("/task/:id", a.show)
 	g.GET("/status", a.status)
 	g.DELETE("/queue", a.cancelQueued)
-}
-
-// Counts returns how many requests there were, by operation and by what went
-// wrong.
-func (a *API) Counts() map[string]int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return maps.Clone(a.counts)
-}
-
-// ResetCounts starts counting again.
-func (a *API) ResetCounts() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	clear(a.counts)
-}
-
-func (a *API) count(name string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.counts[name]++
-}
-
-// Fail answers an error in the API's own form.
-func Fail(c echo.Context, status int, code, message string) error {
-	type detail struct {
-		Code    string `json:"code"`
-		Message string `json:"message"`
-	}
-	return c.JSON(status, map[string]detail{"error": {code, message}})
-}
-
-// admit checks the key and applies the faults that concern every request.
-func (a *API) admit(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		key, bearer := strings.CutPrefix(c.Request().Header.Get("Authorization"), "Bearer ")
-		if !bearer || subtle.ConstantTimeCompare([]byte(key), []byte(a.key)) != 1 {
-			a.count("unauthorized")
-			return Fail(c, http.StatusUnauthorized, "UNAUTHORIZED", "the bearer key is not valid")
-		}
-		what, retryAfter, slow := a.draw()
-		if slow > 0 {
-			pause(c.Request().Context(), slow)
-		}
-		switch what {
-		case tooMany:
-			a.count("too_many_requests")
-			return refuse(c, retryAfter, "not admitted now")
-		case serverError:
-			a.count("server_error")
-			return Fail(c, http.StatusInternalServerError, "INTERNAL_ERROR", "something broke (a fault)")
-		}
-		return next(c)
-	}
-}
-
-func refuse(c echo.Context, retryAfter int, message string) error {
-	c.Response().Header().Set("Retry-After", strconv.Itoa(retryAfter))
-	return Fail(c, http.StatusTooManyRequests, "TOO_MANY_REQUESTS", message)
-}
-
-// pause waits, at most until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
 
 // created is what a create is answered.
@@ -133,24 +48,20 @@ type created struct {
 }
 
 func (a *API) create(c echo.Context) error {
-	a.count("create")
+	a.Count("create")
 	request, message := readRequest(c.Request().Body)
 	if message != "" {
-		return Fail(c, http.StatusBadRequest, "VALIDATION_ERROR", message)
+		return gate.Fail(c, http.StatusBadRequest, "VALIDATION_ERROR", message)
 	}
 	task, err := a.tasks.Create(request)
 	switch {
 	case errors.Is(err, ErrConflict):
-		a.count("conflict")
-		return Fail(c, http.StatusConflict, "RESOURCE_CONFLICT", err.Error())
+		a.Count("conflict")
+		return gate.Fail(c, http.StatusConflict, "RESOURCE_CONFLICT", err.Error())
 	case errors.Is(err, ErrFull):
-		a.count("too_many_requests")
-		return refuse(c, fullRetryAfter, err.Error())
+		return a.TurnAway(c, fullRetryAfter, err.Error())
 	}
-	if a.withhold() {
-		pause(c.Request().Context(), withheldFor)
-		panic(http.ErrAbortHandler) // net/http closes the connection
-	}
+	a.Withhold(c)
 	answer := created{Task: task}
 	answer.Credits.ToCharge = creditsToCharge
 	return c.JSON(http.StatusCreated, answer)
@@ -176,35 +87,22 @@ func readRequest(body io.Reader) (r Request, message string) {
 }
 
 func (a *API) show(c echo.Context) error {
-	a.count("show")
-	body, err := a.tasks.Show(PathID(c))
+	a.Count("show")
+	body, err := a.tasks.Show(gate.PathID(c))
 	if err != nil {
-		a.count("not_found")
-		return Fail(c, http.StatusNotFound, "NOT_FOUND", err.Error())
+		a.Count("not_found")
+		return gate.Fail(c, http.StatusNotFound, "NOT_FOUND", err.Error())
 	}
 	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, body)
 }
 
-// PathID is the route's :id. Echo hands out the path as it was escaped, unless
-// it was escaped in the usual way.
-func PathID(c echo.Context) string {
-	id := c.Param("id")
-	if c.Request().URL.RawPath == "" {
-		return id
-	}
-	if plain, err := url.PathUnescape(id); err == nil {
-		return plain
-	}
-	return id
-}
-
 func (a *API) status(c echo.Context) error {
-	a.count("status")
+	a.Count("status")
 	counts := a.tasks.Counts()
 	return c.JSON(http.StatusOK, map[string]int{"queuedTasks": counts.Queued, "processingTasks": counts.Processing})
 }
 
 func (a *API) cancelQueued(c echo.Context) error {
-	a.count("cancel_queued")
+	a.Count("cancel_queued")
 	return c.JSON(http.StatusOK, map[string]int{"removedTasks": a.tasks.CancelQueued()})
 }

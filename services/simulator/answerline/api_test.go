@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/catchwater/catchwater/services/simulator/gate"
 )
 
 // serve serves an API over tasks that do not move by themselves.
-func serve(t *testing.T) (*API, *Tasks, func(method, path, body string) (*http.Response, string)) {
+func serve(t *testing.T) (*Tasks, func(method, path, body string) (*http.Response, string)) {
 	t.Helper()
 	tasks, _ := newTestTasks(nil)
 	api := NewAPI(tasks, "sim-key", 1)
@@ -22,7 +24,7 @@ func serve(t *testing.T) (*API, *Tasks, func(method, path, body string) (*http.R
 	api.Register(e)
 	server := httptest.NewServer(e)
 	t.Cleanup(server.Close)
-	return api, tasks, func(method, path, body string) (*http.Response, string) {
+	return tasks, func(method, path, body string) (*http.Response, string) {
 		t.Helper()
 		request, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(body))
 		if err != nil {
@@ -41,7 +43,7 @@ func serve(t *testing.T) (*API, *Tasks, func(method, path, body string) (*http.R
 
 func TestCreateShowStatusCancel(t *testing.T) {
 	t.Parallel()
-	_, tasks, call := serve(t)
+	tasks, call := serve(t)
 	response, body := call("POST", "/v1/async/task", `{"taskType":"answer","priority":3,"idempotencyKey":"k1","payload":{"prompt":"why?"},"extra":1}`)
 	var created struct {
 		Task    map[string]any
@@ -84,7 +86,7 @@ func TestCreateShowStatusCancel(t *testing.T) {
 
 func TestInvalidCreates(t *testing.T) {
 	t.Parallel()
-	_, _, call := serve(t)
+	_, call := serve(t)
 	for _, body := range []string{``, `{`, `{}`, `{"taskType":""}`, `{"taskType":"x","priority":"high"}`, `{"taskType":"x","idempotencyKey":""}`, `{"taskType":"x","idempotencyKey":5}`} {
 		if response, answer := call("POST", "/v1/async/task", body); response.StatusCode != http.StatusBadRequest || !strings.Contains(answer, `"code":"VALIDATION_ERROR"`) {
 			t.Errorf("%q is answered %s %s", body, response.Status, answer)
@@ -94,7 +96,7 @@ func TestInvalidCreates(t *testing.T) {
 
 func TestIdsThatNeedEscaping(t *testing.T) {
 	t.Parallel()
-	_, tasks, call := serve(t)
+	tasks, call := serve(t)
 	for id, path := range map[string]string{"a b": "a%20b", "a/b": "a%2Fb", "50%": "50%25", "%2F": "%252F", "é": "%C3%A9"} {
 		if _, err := tasks.Make(Exact{ID: id}); err != nil {
 			t.Fatal(err)
@@ -105,64 +107,11 @@ func TestIdsThatNeedEscaping(t *testing.T) {
 	}
 }
 
-func TestAuthorization(t *testing.T) {
-	t.Parallel()
-	api := NewAPI(nil, "sim-key", 1)
-	e := echo.New()
-	api.Register(e)
-	for _, header := range []string{"", "sim-key", "Bearer", "Bearer ", "Bearer other", "bearer sim-key", "Bearer sim-key "} {
-		request := httptest.NewRequest(http.MethodGet, "/v1/async/status", nil)
-		request.Header.Set("Authorization", header)
-		answer := httptest.NewRecorder()
-		e.ServeHTTP(answer, request)
-		if answer.Code != http.StatusUnauthorized || !strings.Contains(answer.Body.String(), `{"error":{"code":"UNAUTHORIZED"`) {
-			t.Errorf("%q is answered %d %s", header, answer.Code, answer.Body)
-		}
-	}
-}
-
-func TestAPIFaults(t *testing.T) {
-	t.Parallel()
-	api, _, call := serve(t)
-	get := func() (int, string) {
-		response, _ := call("GET", "/v1/async/status", "")
-		return response.StatusCode, response.Header.Get("Retry-After")
-	}
-	api.SetFaults(Faults{TooMany: 2, RetryAfter: 7, ServerErrors: 1})
-	for n, want := range []int{429, 429, 500, 200} {
-		code, retry := get()
-		if code != want || code == 429 && retry != "7" {
-			t.Errorf("answer %d is %d, Retry-After %q; want %d", n, code, retry, want)
-		}
-	}
-	if f := api.Faults(); f.TooMany != 0 || f.ServerErrors != 0 || f.RetryAfter != 7 {
-		t.Errorf("what is left of the faults: %+v", f)
-	}
-	api.SetFaults(Faults{TooManySeconds: 3600, RetryAfter: 1})
-	for range 5 {
-		if code, _ := get(); code != 429 {
-			t.Errorf("while all are refused the answer is %d", code)
-		}
-	}
-	api.SetFaults(Faults{ServerErrorRatio: 1})
-	if code, _ := get(); code != 500 {
-		t.Errorf("with all answers broken: %d", code)
-	}
-	api.SetFaults(Faults{SlowMs: 50})
-	began := time.Now()
-	if code, _ := get(); code != 200 || time.Since(began) < 50*time.Millisecond {
-		t.Errorf("a slow answer is %d after %s", code, time.Since(began))
-	}
-	if c := api.Counts(); c["too_many_requests"] != 7 || c["server_error"] != 2 || c["status"] != 2 {
-		t.Errorf("the counts are %v", c)
-	}
-}
-
 func TestWithheldCreate(t *testing.T) {
 	t.Parallel()
 	tasks, _ := newTestTasks(nil)
 	api := NewAPI(tasks, "k", 1)
-	api.SetFaults(Faults{WithholdCreates: 1})
+	api.SetFaults(Faults{Faults: gate.Faults{WithholdCreates: 1}})
 	e := echo.New()
 	api.Register(e)
 	server := httptest.NewServer(e)
@@ -191,7 +140,7 @@ func TestWithheldCreate(t *testing.T) {
 
 func TestFaultsAreChecked(t *testing.T) {
 	t.Parallel()
-	for _, f := range []Faults{{FailRatio: 1.1}, {RequeueRatio: -1}, {ServerErrorRatio: 2}, {TooMany: -1}, {SlowMs: -1}, {WithholdCreates: -1}} {
+	for _, f := range []Faults{{Chances: Chances{Fail: 1.1}}, {Chances: Chances{Requeue: -1}}, {Faults: gate.Faults{TooMany: -1}}} {
 		if f.Validate() == nil {
 			t.Errorf("%+v is accepted", f)
 		}

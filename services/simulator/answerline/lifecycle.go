@@ -1,10 +1,12 @@
 package answerline
 
 import (
-	"container/heap"
 	"context"
 	"encoding/json"
+	"math"
 	"time"
+
+	"github.com/catchwater/catchwater/services/simulator/due"
 )
 
 // The lifecycle's limits, before the time scale.
@@ -17,19 +19,7 @@ const (
 const stallCheck = 100 * time.Millisecond
 
 // Run moves tasks through their lives until ctx ends.
-func (t *Tasks) Run(ctx context.Context) {
-	for {
-		timer := time.NewTimer(t.advance())
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-t.wake:
-		case <-timer.C:
-		}
-		timer.Stop()
-	}
-}
+func (t *Tasks) Run(ctx context.Context) { due.Loop(ctx, t.wake, t.advance) }
 
 // advance does all that is due and returns how long nothing will be.
 func (t *Tasks) advance() time.Duration {
@@ -47,25 +37,19 @@ func (t *Tasks) advance() time.Duration {
 // advanceOne does one thing that is due. It returns the task that has become
 // final by it, or else how long nothing will be due.
 func (t *Tasks) advanceOne() (ended *task, wait time.Duration) {
-	const idle = time.Minute
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	wait = idle
+	until := time.Duration(math.MaxInt64)
 	if len(t.kept) > 0 {
-		until := time.Until(t.kept[0].ended.Add(t.scaled(t.cfg.Keep)))
-		if until <= 0 {
+		if until = time.Until(t.kept[0].ended.Add(t.scaled(t.cfg.Keep))); until <= 0 {
 			t.forgetOldest()
 			return nil, 0
 		}
-		wait = min(wait, until)
 	}
-	if len(t.events) == 0 {
-		return nil, wait
-	}
-	if until := time.Until(t.events[0].next); until > 0 {
+	task, ok, wait := t.events.Take()
+	if !ok {
 		return nil, min(wait, until)
 	}
-	task := heap.Pop(&t.events).(*task)
 	if task.gone.Load() || task.hold || task.Final() {
 		return nil, 0
 	}
@@ -128,7 +112,7 @@ func (t *Tasks) schedule(task *task, wait time.Duration) {
 	if task.late = !task.next.Before(end); task.late {
 		task.next = end
 	}
-	heap.Push(&t.events, task)
+	t.events.Add(task.next, task)
 	t.signal()
 }
 
@@ -137,19 +121,4 @@ func (t *Tasks) signal() {
 	case t.wake <- struct{}{}:
 	default:
 	}
-}
-
-// eventQueue is a heap of tasks by when something happens to them.
-type eventQueue []*task
-
-func (q eventQueue) Len() int           { return len(q) }
-func (q eventQueue) Less(i, j int) bool { return q[i].next.Before(q[j].next) }
-func (q eventQueue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
-func (q *eventQueue) Push(x any)        { *q = append(*q, x.(*task)) }
-func (q *eventQueue) Pop() any {
-	last := len(*q) - 1
-	task := (*q)[last]
-	(*q)[last] = nil
-	*q = (*q)[:last]
-	return task
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/catchwater/catchwater/services/simulator/delivery"
+	"github.com/catchwater/catchwater/services/simulator/due"
 )
 
 // Config says how tasks live.
@@ -34,7 +35,7 @@ type Tasks struct {
 	chances Chances
 	byID    map[string]*task
 	byKey   map[string]*task
-	events  eventQueue
+	events  due.Queue[*task]
 	kept    []*task // the final ones, the oldest first
 	counts  Counts
 }
@@ -56,14 +57,21 @@ func (t *Tasks) Reset() {
 	}
 	t.random = mathrand.New(mathrand.NewPCG(t.cfg.Seed, 1))
 	t.byID, t.byKey = make(map[string]*task), make(map[string]*task)
-	t.chances, t.events, t.kept, t.counts = Chances{}, nil, nil, Counts{}
+	t.chances, t.events, t.kept, t.counts = Chances{}, due.Queue[*task]{}, nil, Counts{}
 }
 
-// Chances are what may happen in a task's life.
+// Chances are what may happen in a task's life. Ratios are from 0 to 1.
 type Chances struct {
-	Fail    float64 // the ratio of runs that fail
-	Requeue float64 // the ratio of runs that fall back to QUEUED
-	Stalled bool    // nothing starts
+	Fail    float64 `json:"failRatio"`    // of runs that fail
+	Requeue float64 `json:"requeueRatio"` // of runs that fall back to QUEUED
+	Stalled bool    `json:"stallQueue"`   // nothing starts
+}
+
+// Chances returns the chances.
+func (t *Tasks) Chances() Chances {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.chances
 }
 
 // SetChances replaces the chances.

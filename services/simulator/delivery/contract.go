@@ -13,7 +13,7 @@ type Contract struct {
 	// Timeout is how long a receiver has to answer, in real time.
 	Timeout time.Duration
 	// Wait is the time between an attempt, counted from 1, and the next one,
-	// before the time scale.
+	// before the time scale; nil where there is one attempt only.
 	Wait func(attempt int, random *rand.Rand) time.Duration
 	// Headers sets the headers of one request: the delivery's id, and the
 	// signatures made now with every valid secret.

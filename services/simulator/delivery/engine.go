@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"container/heap"
 	"context"
 	"crypto/rand"
 	mathrand "math/rand/v2"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/catchwater/catchwater/services/simulator/due"
 )
 
 const (
@@ -53,7 +54,7 @@ type Engine struct {
 	paused      bool
 	byID        map[string]*Delivery
 	order       []*Delivery
-	queue       dueQueue
+	queue       due.Queue[*Delivery]
 	underWay    int
 	redelivered []time.Time
 	total       totals
@@ -86,7 +87,7 @@ func (e *Engine) Reset() {
 	defer e.mu.Unlock()
 	e.url, e.secrets, e.faults, e.paused = e.cfg.URL, slices.Clone(e.cfg.Secrets), Faults{}, false
 	e.random = mathrand.New(mathrand.NewPCG(e.cfg.Seed, e.cfg.Seed))
-	e.byID, e.order, e.queue = make(map[string]*Delivery), nil, nil
+	e.byID, e.order, e.queue = make(map[string]*Delivery), nil, due.Queue[*Delivery]{}
 	e.redelivered, e.total = nil, newTotals()
 }
 
@@ -94,7 +95,7 @@ func (e *Engine) Reset() {
 func (e *Engine) Add(subject Subject) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	d := &Delivery{ID: "wh_" + strings.ToLower(rand.Text()), TaskID: subject.ID(), CreatedAt: time.Now(), subject: subject}
+	d := &Delivery{ID: "wh_" + strings.ToLower(rand.Text()), CreatedAt: time.Now(), Subject: subject}
 	full := e.total.states[Pending] >= e.cfg.MaxLog
 	e.makeRoom()
 	e.byID[d.ID] = d
@@ -143,7 +144,7 @@ func (e *Engine) become(d *Delivery, s State) {
 
 func (e *Engine) enqueue(d *Delivery, wait time.Duration) {
 	d.NextAttemptAt = time.Now().Add(wait)
-	heap.Push(&e.queue, d)
+	e.queue.Add(d.NextAttemptAt, d)
 	e.signal()
 }
 
@@ -202,17 +203,17 @@ func (e *Engine) dispatch(ctx context.Context, work chan<- *Delivery) {
 
 // takeDue returns the next delivery that is due, or how long to wait.
 func (e *Engine) takeDue() (*Delivery, time.Duration) {
-	const idle = time.Minute
+	const untilResumed = time.Minute // which wakes the dispatcher
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.paused || len(e.queue) == 0 {
-		return nil, idle
+	if e.paused {
+		return nil, untilResumed
 	}
-	if wait := time.Until(e.queue[0].NextAttemptAt); wait > 0 {
-		return nil, min(wait, idle)
+	d, ok, wait := e.queue.Take()
+	if !ok {
+		return nil, wait
 	}
 	e.underWay++
-	d := heap.Pop(&e.queue).(*Delivery)
 	d.NextAttemptAt = time.Time{}
 	return d, 0
 }
@@ -222,7 +223,7 @@ func (e *Engine) attempt(ctx context.Context, d *Delivery) {
 	e.mu.Lock()
 	r := request{target: e.url, secrets: e.secrets, id: d.ID, mishaps: e.draw()}
 	e.mu.Unlock()
-	r.body = d.subject.Body()
+	r.body = d.Subject.Body()
 
 	began := time.Now()
 	var twin Answer

@@ -298,7 +298,7 @@ func TestTheLogIsBounded(t *testing.T) {
 		if r.Delivered != 250 || len(r.Deliveries) > 100 || r.Forgotten != 250-len(r.Deliveries) {
 			t.Errorf("%d delivered, %d in the log, %d forgotten", r.Delivered, len(r.Deliveries), r.Forgotten)
 		}
-		if last := r.Deliveries[len(r.Deliveries)-1].TaskID; last != "t249" {
+		if last := r.Deliveries[len(r.Deliveries)-1].Subject.ID(); last != "t249" {
 			t.Errorf("the newest entry is %s", last)
 		}
 		engine.Pause(true)
@@ -327,7 +327,7 @@ func TestListFilters(t *testing.T) {
 		}
 		names := func(f delivery.Filter) (ids []string) {
 			for _, d := range engine.List(f) {
-				ids = append(ids, d.TaskID)
+				ids = append(ids, d.Subject.ID())
 			}
 			return ids
 		}
@@ -339,14 +339,14 @@ func TestListFilters(t *testing.T) {
 			{delivery.Filter{Limit: 2}, []string{"b", "bad"}},
 			{delivery.Filter{State: delivery.Pending, Limit: 10}, []string{"bad"}},
 			{delivery.Filter{State: delivery.Delivered, Limit: 10}, []string{"b", "a"}},
-			{delivery.Filter{TaskID: "a", Limit: 10}, []string{"a"}},
+			{delivery.Filter{SubjectID: "a", Limit: 10}, []string{"a"}},
 			{delivery.Filter{State: delivery.Dead, Limit: 10}, nil},
 		} {
 			if got := names(c.filter); !slices.Equal(got, c.want) {
 				t.Errorf("%+v picks %v, want %v", c.filter, got, c.want)
 			}
 		}
-		if d := engine.List(delivery.Filter{TaskID: "bad", Limit: 1})[0]; d.NextAttemptAt.Before(time.Now()) || !d.EndedAt.IsZero() {
+		if d := engine.List(delivery.Filter{SubjectID: "bad", Limit: 1})[0]; d.NextAttemptAt.Before(time.Now()) || !d.EndedAt.IsZero() {
 			t.Errorf("a pending delivery tells its next attempt: %+v", d)
 		}
 	})

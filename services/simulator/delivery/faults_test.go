@@ -65,7 +65,7 @@ func TestFaults(t *testing.T) {
 			}
 		}},
 		"drop": {delivery.Faults{Drop: 1}, func(t *testing.T, r delivery.Report, got counts) {
-			if r.Dropped != 10 || got.requests != 0 || len(r.TaskIDs[delivery.Dropped]) != 10 {
+			if r.Dropped != 10 || got.requests != 0 || len(r.SubjectIDs[delivery.Dropped]) != 10 {
 				t.Errorf("%+v, received %+v", r, got)
 			}
 		}},
@@ -109,7 +109,7 @@ func TestFaults(t *testing.T) {
 		"disorder": {delivery.Faults{Disorder: 60_000}, func(t *testing.T, r delivery.Report, got counts) {
 			ordered := 0
 			for n, d := range r.Deliveries {
-				if strings.Contains(got.order[n], `"`+d.TaskID+`"`) {
+				if strings.Contains(got.order[n], `"`+d.Subject.ID()+`"`) {
 					ordered++
 				}
 			}

@@ -24,7 +24,6 @@ type Attempt struct {
 // Delivery is an entry of the log.
 type Delivery struct {
 	ID            string    `json:"id"` // stable over retries and redeliveries
-	TaskID        string    `json:"taskId"`
 	State         State     `json:"state"`
 	Attempts      int       `json:"attempts"`      // since it was last queued
 	Total         int       `json:"totalAttempts"` // over redeliveries too
@@ -36,8 +35,8 @@ type Delivery struct {
 	EndedAt       time.Time `json:"endedAt,omitzero"`       // when it was delivered or died
 	// History is the latest attempts, at most maxHistory, the oldest first.
 	History []Attempt `json:"history"`
-
-	subject Subject
+	// Subject is what is delivered. Whoever shows the log knows what to tell of it.
+	Subject Subject `json:"-"`
 }
 
 // maxHistory bounds what the log keeps of one delivery: three rounds of ten.
@@ -79,8 +78,8 @@ type Report struct {
 	// AnswerMs are quantiles of the receiver's time to answer, in milliseconds,
 	// to within a hundredth.
 	AnswerMs map[string]float64 `json:"answerMs"`
-	// TaskIDs are the tasks of the log in each state, on request.
-	TaskIDs map[State][]string `json:"taskIds,omitempty"`
+	// SubjectIDs are the subjects of the log in each state, on request.
+	SubjectIDs map[State][]string `json:"-"`
 	// Deliveries is the log itself, the oldest first, on request.
 	Deliveries []Delivery `json:"deliveries,omitempty"`
 }

@@ -26,7 +26,7 @@ func (e *Engine) Redeliver(id string) error {
 		return ErrUnknown
 	case d.State == Pending:
 		return ErrPending
-	case !d.subject.Kept():
+	case !d.Subject.Kept():
 		return ErrGone
 	case len(e.redelivered) >= e.cfg.RedeliverLimit:
 		return ErrTooOften

@@ -47,9 +47,9 @@ func (e *Engine) Report(detail Detail) Report {
 		Forgotten: t.forgotten, Paused: e.paused, ByCode: maps.Clone(t.byCode), AnswerMs: t.times.quantiles(),
 	}
 	if detail >= IDs {
-		r.TaskIDs = make(map[State][]string)
+		r.SubjectIDs = make(map[State][]string)
 		for _, d := range e.order {
-			r.TaskIDs[d.State] = append(r.TaskIDs[d.State], d.TaskID)
+			r.SubjectIDs[d.State] = append(r.SubjectIDs[d.State], d.Subject.ID())
 		}
 	}
 	if detail >= Log {
@@ -63,9 +63,9 @@ func (e *Engine) Report(detail Detail) Report {
 
 // Filter picks deliveries out of the log; what is empty picks all.
 type Filter struct {
-	State  State
-	TaskID string
-	Limit  int
+	State     State
+	SubjectID string
+	Limit     int
 }
 
 // List returns the deliveries that a filter picks, the newest first.
@@ -77,7 +77,7 @@ func (e *Engine) List(f Filter) []Delivery {
 		if len(list) == f.Limit {
 			break
 		}
-		if (f.State == "" || d.State == f.State) && (f.TaskID == "" || d.TaskID == f.TaskID) {
+		if (f.State == "" || d.State == f.State) && (f.SubjectID == "" || d.Subject.ID() == f.SubjectID) {
 			list = append(list, d.snapshot())
 		}
 	}
