@@ -3,7 +3,8 @@
 //   - deliveries accepted a second, and their p50 and p99, at 1, 32, 128 and
 //     1,000 connections, by Catchwater's ingress and by a plain handler that
 //     inserts one row a request;
-//   - rows a second through the processor, on a backlog of 100,000;
+//   - rows a second through the processor, on backlogs of 100,000 results, and
+//     of 100,000 status events in no order;
 //   - the time from the 204 to the row in answers, at 500 deliveries a second.
 //
 // Bodies have 2 KB. Postgres commits to disk (fsync on). The ratios are what
@@ -67,7 +68,7 @@ func measure(seconds time.Duration, backlog int) error {
 	if err := b.compareIngress(ctx, seconds); err != nil {
 		return err
 	}
-	if err := b.processBacklog(ctx, backlog); err != nil {
+	if err := b.compareProjections(ctx, backlog); err != nil {
 		return err
 	}
 	return b.timeToAnswer(ctx, seconds)
@@ -97,7 +98,7 @@ func start(ctx context.Context) (*bench, func(), error) {
 	if err := b.build(ctx); err != nil {
 		return fail(err)
 	}
-	if err := os.WriteFile(b.config, []byte("sources:\n  answers:\n    preset: answerline\n    secrets: [{env: ANSWERLINE_SECRET}]\n"), 0o600); err != nil {
+	if err := os.WriteFile(b.config, []byte("sources:\n  answers:\n    preset: answerline\n    secrets: [{env: ANSWERLINE_SECRET}]\n  mail:\n    preset: koltrix\n    secrets: [{env: ANSWERLINE_SECRET}]\n"), 0o600); err != nil {
 		return fail(err)
 	}
 	binaries, err := pgserver.FindBinaries()

@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -81,46 +84,88 @@ func (b *bench) plain() (*program, error) {
 	}, "the plain handler")
 }
 
-// processBacklog measures the processor on rows that nobody announced.
-func (b *bench) processBacklog(ctx context.Context, rows int) error {
-	store := inbox.NewStore(b.pool, 0)
-	batch := make([]inbox.Delivery, 0, 1000)
+// answersBacklog is so many results, each of a task of its own.
+func (b *bench) answersBacklog(_ context.Context, rows int) ([]inbox.Delivery, error) {
+	deliveries := make([]inbox.Delivery, rows)
 	for n := range rows {
 		id := fmt.Sprintf("backlog-%d", n)
-		batch = append(batch, inbox.Delivery{Source: "answers", EventKey: id, EventType: "COMPLETED", Subject: id, Origin: inbox.FromDelivery, Body: body(id)})
-		if len(batch) == cap(batch) || n == rows-1 {
-			if _, err := store.Insert(ctx, batch); err != nil {
-				return err
-			}
-			batch = batch[:0]
+		deliveries[n] = inbox.Delivery{Source: "answers", EventKey: id, EventType: "COMPLETED", Subject: id, Origin: inbox.FromDelivery, Body: body(id)}
+	}
+	return deliveries, nil
+}
+
+// history is what happens to each message of the benchmark.
+var history = []string{"sent", "delivered", "opened", "opened", "clicked", "unsubscribed", "complained"}
+
+// messagesBacklog is so many events about registered messages, seven a message,
+// in no order.
+func (b *bench) messagesBacklog(ctx context.Context, rows int) ([]inbox.Delivery, error) {
+	deliveries := make([]inbox.Delivery, rows)
+	began := time.Now().Truncate(time.Second)
+	for n := range rows {
+		id, at := fmt.Sprintf("message-%d", n/len(history)), began.Add(time.Duration(n%len(history))*time.Second)
+		event := "message." + history[n%len(history)]
+		deliveries[n] = inbox.Delivery{
+			Source: "mail", EventKey: fmt.Sprintf("%s|%s|%d", id, event, at.Unix()), EventType: event, Subject: id, OccurredAt: at, Origin: inbox.FromDelivery,
+			Body: fmt.Appendf(nil, `{"event":%q,"timestamp":%d,"message_id":%q,"to":"%s@example.org","subject":%q}`, event, at.Unix(), id, id, strings.Repeat("x", 1800)),
+		}
+	}
+	rand.Shuffle(rows, func(i, j int) { deliveries[i], deliveries[j] = deliveries[j], deliveries[i] })
+	return deliveries, b.exec(ctx, "insert into messages (source, message_id) select 'mail', 'message-' || n from generate_series(0, $1::integer) n", rows/len(history))
+}
+
+// processBacklog measures the processor on rows that nobody announced, and
+// returns how many a second it processed.
+func (b *bench) processBacklog(ctx context.Context, name string, rows int, deliveriesOf func(context.Context, int) ([]inbox.Delivery, error)) (float64, error) {
+	deliveries, err := deliveriesOf(ctx, rows)
+	if err != nil {
+		return 0, err
+	}
+	store := inbox.NewStore(b.pool, 0)
+	for batch := range slices.Chunk(deliveries, 1000) {
+		if _, err := store.Insert(ctx, batch); err != nil {
+			return 0, err
 		}
 	}
 	if err := b.exec(ctx, "vacuum analyze"); err != nil {
-		return err
+		return 0, err
 	}
 	if err := b.exec(ctx, "checkpoint"); err != nil {
-		return err
+		return 0, err
 	}
 	processor, err := b.service("processor")
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer processor.stop()
-	began := time.Now()
 	if err := await(func() bool {
 		var pending bool
 		err := b.pool.QueryRow(ctx, "select exists (select 1 from inbox where state = 'pending')").Scan(&pending)
 		return err == nil && !pending
 	}, "the backlog to be worked off"); err != nil {
-		return err
+		return 0, err
 	}
-	took := time.Since(began)
 	var first, last time.Time
 	if err := b.pool.QueryRow(ctx, "select min(processed_at), max(pg_xact_commit_timestamp(xmin)) from inbox").Scan(&first, &last); err != nil {
+		return 0, err
+	}
+	rate := float64(rows) / last.Sub(first).Seconds()
+	fmt.Printf("processor, %s: %d rows in %.2f s, %.0f rows a second\n", name, rows, last.Sub(first).Seconds(), rate)
+	return rate, b.exec(ctx, "truncate inbox, inbox_payload, answers, messages, message_events, suppressions")
+}
+
+// compareProjections measures the processor on a backlog of each projection.
+func (b *bench) compareProjections(ctx context.Context, rows int) error {
+	answers, err := b.processBacklog(ctx, "answers", rows, b.answersBacklog)
+	if err != nil {
 		return err
 	}
-	fmt.Printf("processor: %d rows in %.2f s, %.0f rows a second\n\n", rows, took.Seconds(), float64(rows)/last.Sub(first).Seconds())
-	return b.exec(ctx, "truncate inbox, inbox_payload, answers")
+	messages, err := b.processBacklog(ctx, "messages", rows, b.messagesBacklog)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("messages / answers: %.2f\n\n", messages/answers)
+	return nil
 }
 
 // timeToAnswer measures from the 204 to the commit of the answer.

@@ -2,6 +2,10 @@ package harness
 
 import (
 	"bytes"
+	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -52,6 +56,27 @@ func Send(addr, path string, body []byte, headers map[string]string) (int, error
 func Task(id, key, status, createdAt string) []byte {
 	return fmt.Appendf(nil, `{"task":{"id":%q,"taskType":"answer","status":%q,"priority":0,"createdAt":%q,"idempotencyKey":%q},`+
 		`"credits":{"creditsToCharge":3,"creditsCharged":3},"response":{"result":{"text":%q}}}`, id, status, createdAt, key, id)
+}
+
+// Happening is a status event as Koltrix sends it.
+type Happening struct {
+	Message string
+	Event   string // without "message."
+	At      int64  // seconds since 1970
+	To      string // a@example.org when empty
+}
+
+// Body is the event's delivery.
+func (h Happening) Body() []byte {
+	return fmt.Appendf(nil, `{"event":"message.%s","timestamp":%d,"message_id":%q,"to":%q,"from":"shop@example.org","subject":"Hello"}`,
+		h.Event, h.At, h.Message, cmp.Or(h.To, "a@example.org"))
+}
+
+// PostKoltrix sends a body as Koltrix signs it, and returns the answer's status.
+func PostKoltrix(addr, path string, body []byte, secret string) (int, error) {
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write(body)
+	return Send(addr, path, body, map[string]string{"X-Koltrix-Signature": "sha256=" + hex.EncodeToString(mac.Sum(nil))})
 }
 
 // Simulator drives a simulator over its control API.

@@ -194,7 +194,7 @@ func (s *System) LaunchService(name string, env ...string) *Service {
 	addr, health := fmt.Sprintf("127.0.0.1:%d", s.Port()), fmt.Sprintf("127.0.0.1:%d", s.Port())
 	base := []string{
 		"NATS_URL=" + s.NATSURL, "CATCHWATER_CONFIG=" + s.configPath, "CATCHWATER_LISTEN=" + addr,
-		"CATCHWATER_HEALTH_LISTEN=" + health, "ANSWERLINE_SECRET=" + Secret, "ANSWERLINE_API_KEY=sim-key",
+		"CATCHWATER_HEALTH_LISTEN=" + health, "ANSWERLINE_SECRET=" + Secret, "ANSWERLINE_API_KEY=sim-key", "KOLTRIX_SECRET=" + Secret, "KOLTRIX_API_KEY=sim-key",
 		"SIMULATOR_WEBHOOK_SECRET=" + Secret,
 		"SIMULATOR_KOLTRIX_WEBHOOK_SECRET=" + Secret,
 	}
