@@ -17,6 +17,8 @@ type Bus struct {
 	js      jetstream.JetStream
 	log     *slog.Logger
 	onError func(error)
+	// replicas is how many servers keep a copy of each stream that is made.
+	replicas int
 
 	outbox  chan *nats.Msg
 	closing chan struct{}
@@ -28,6 +30,7 @@ type Options struct {
 	URL         string // comma-separated servers
 	Credentials string // path of a credentials file, or empty
 	Name        string // shown in the broker's list of connections
+	Replicas    int    // copies of each stream that this process makes: 1, 3 or 5; 0 is 1
 	Log         *slog.Logger
 	// OnPublishError is called for each publish that the broker did not take
 	// or did not acknowledge in time. It may be nil.
@@ -46,6 +49,10 @@ const (
 // again in the background for as long as it takes. It fails only on options
 // that cannot work.
 func Connect(o Options) (*Bus, error) {
+	replicas := max(o.Replicas, 1)
+	if replicas != 1 && replicas != 3 && replicas != 5 {
+		return nil, fmt.Errorf("--nats-replicas is %d: use 1, 3 or 5", o.Replicas)
+	}
 	options := []nats.Option{
 		nats.Name(o.Name),
 		nats.RetryOnFailedConnect(true),
@@ -87,7 +94,7 @@ func Connect(o Options) (*Bus, error) {
 		conn.Close()
 		return nil, fmt.Errorf("use JetStream: %w", err)
 	}
-	b := &Bus{conn: conn, js: js, log: o.Log, onError: onError, outbox: make(chan *nats.Msg, maxOutbox), closing: make(chan struct{})}
+	b := &Bus{conn: conn, js: js, log: o.Log, onError: onError, replicas: replicas, outbox: make(chan *nats.Msg, maxOutbox), closing: make(chan struct{})}
 	b.sent.Go(b.send)
 	return b, nil
 }

@@ -163,7 +163,7 @@ func (c *Consumer) consume(ctx context.Context, onUp func()) error {
 func (c *Consumer) setUp(ctx context.Context) (jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, setUpTimeout)
 	defer cancel()
-	stream, err := c.bus.js.CreateOrUpdateStream(ctx, c.queue.stream)
+	stream, err := c.setUpStream(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("set up stream %s: %w", c.queue.stream.Name, err)
 	}
@@ -172,6 +172,21 @@ func (c *Consumer) setUp(ctx context.Context) (jetstream.Consumer, error) {
 		return nil, fmt.Errorf("set up consumer %s on %s: %w", c.queue.consumer.Durable, c.queue.stream.Name, err)
 	}
 	return consumer, nil
+}
+
+// setUpStream makes the stream, or brings it to its settings. It never takes
+// copies away: whoever gave the stream more of them, an operator or a process
+// that is set so, meant it.
+func (c *Consumer) setUpStream(ctx context.Context) (jetstream.Stream, error) {
+	config := c.queue.stream
+	config.Replicas = c.bus.replicas
+	switch existing, err := c.bus.js.Stream(ctx, config.Name); {
+	case err == nil:
+		config.Replicas = max(config.Replicas, existing.CachedInfo().Config.Replicas)
+	case !errors.Is(err, jetstream.ErrStreamNotFound):
+		return nil, err
+	}
+	return c.bus.js.CreateOrUpdateStream(ctx, config)
 }
 
 func (c *Consumer) receive(ctx context.Context) func(jetstream.Msg) {

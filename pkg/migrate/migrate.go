@@ -29,6 +29,11 @@ func Up(ctx context.Context, url string) ([]Applied, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the database URL: %w", err)
 	}
+	return UpWith(ctx, config)
+}
+
+// UpWith is Up for a connection that has been configured already.
+func UpWith(ctx context.Context, config *pgx.ConnConfig) ([]Applied, error) {
 	db := stdlib.OpenDB(*config)
 	defer db.Close()
 	locker, err := lock.NewPostgresSessionLocker()

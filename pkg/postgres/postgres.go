@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -32,6 +35,9 @@ func Open(ctx context.Context, settings service.Database) (*pgxpool.Pool, error)
 	if settings.ConnectTimeout <= 0 {
 		return nil, fmt.Errorf("--database-connect-timeout is %s: use more than 0", settings.ConnectTimeout)
 	}
+	config.BeforeConnect = func(_ context.Context, config *pgx.ConnConfig) error {
+		return readPassword(config, settings.PasswordFile)
+	}
 	config.MaxConns = settings.MaxConns
 	config.MaxConnIdleTime = 5 * time.Minute
 	config.MaxConnLifetime = 5 * time.Minute // so that none outlives a failover for long
@@ -45,6 +51,32 @@ func Open(ctx context.Context, settings service.Database) (*pgxpool.Pool, error)
 		return nil, fmt.Errorf("open a pool of database connections: %w", err)
 	}
 	return pool, nil
+}
+
+// Config reads a connection string, and the password in a file where one is
+// named, for a single connection.
+func Config(url, passwordFile string) (*pgx.ConnConfig, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("read the database URL: %w", err)
+	}
+	return config, readPassword(config, passwordFile)
+}
+
+// readPassword puts the password that a file holds into config, if there is a
+// file. White space around it is trimmed.
+func readPassword(config *pgx.ConnConfig, path string) error {
+	if path == "" {
+		return nil
+	}
+	password, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read the database password: %w", err)
+	}
+	if config.Password = strings.TrimSpace(string(password)); config.Password == "" {
+		return fmt.Errorf("read the database password: %s is empty", path)
+	}
+	return nil
 }
 
 const (

@@ -25,6 +25,7 @@ func (l Log) New(service string, w io.Writer) (*slog.Logger, error) {
 // Database is how a service reaches Postgres.
 type Database struct {
 	URL            string        `name:"database-url" env:"DATABASE_URL" help:"Postgres connection string of the service's own role. Behind pgbouncer in transaction mode add default_query_exec_mode=exec."`
+	PasswordFile   string        `name:"database-password-file" env:"CATCHWATER_DATABASE_PASSWORD_FILE" help:"Path of a file with the role's password, for a connection string without one. It is read again for each new connection, so a new password needs no restart."`
 	MaxConns       int32         `name:"database-max-conns" env:"CATCHWATER_DATABASE_MAX_CONNS" default:"8" help:"Most connections held at once (1 to 1000)."`
 	ConnectTimeout time.Duration `name:"database-connect-timeout" env:"CATCHWATER_DATABASE_CONNECT_TIMEOUT" default:"2s" help:"Longest wait for a new connection."`
 }
@@ -33,6 +34,11 @@ type Database struct {
 type Broker struct {
 	URL         string `name:"nats-url" env:"NATS_URL" default:"nats://127.0.0.1:4222" help:"NATS servers, comma-separated. The service starts, and works, without them."`
 	Credentials string `name:"nats-credentials" env:"CATCHWATER_NATS_CREDENTIALS" help:"Path of a NATS credentials file, where the servers ask for one."`
+}
+
+// Streams is how a service makes the streams it consumes from.
+type Streams struct {
+	Replicas int `name:"nats-replicas" env:"CATCHWATER_NATS_REPLICAS" enum:"1,3,5" default:"1" help:"NATS servers that keep a copy of each stream: 1, or 3 or 5 where the servers form a cluster of at least so many. A stream that has more keeps them."`
 }
 
 // Sources is where the configuration of the sources stands.

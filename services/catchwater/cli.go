@@ -27,6 +27,24 @@ type cli struct {
 	Version  versionCommand  `cmd:"" help:"Print the version."`
 }
 
+// Environment returns the names of the environment variables that commands read,
+// for those who check a deployment against it.
+func Environment() ([]string, error) {
+	parser, err := kong.New(&cli{})
+	if err != nil {
+		return nil, err
+	}
+	names := []string{"DATABASE_URL", "CATCHWATER_CONFIG"} // settings.get
+	nodes := []*kong.Node{parser.Model.Node}
+	for len(nodes) > 0 {
+		for _, flag := range nodes[0].Flags {
+			names = append(names, flag.Envs...)
+		}
+		nodes = append(nodes[1:], nodes[0].Children...)
+	}
+	return names, nil
+}
+
 // output is where a command writes what it was asked for.
 type output struct{ io.Writer }
 

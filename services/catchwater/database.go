@@ -69,7 +69,7 @@ func (d *database) prepare(ctx context.Context) error {
 	if _, err := migrate.Up(ctx, d.url()); err != nil {
 		return err
 	}
-	for _, role := range []string{"catchwater_ingress", "catchwater_processor", "catchwater_reconciler"} {
+	for _, role := range serviceRoles {
 		d.passwords[role] = rand.Text() // letters and digits only
 		if _, err := conn.Exec(ctx, fmt.Sprintf("alter role %s password '%s'", role, d.passwords[role])); err != nil {
 			return fmt.Errorf("let role %s in: %w", role, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/catchwater/catchwater/pkg/answerline"
+	"github.com/catchwater/catchwater/pkg/postgres"
 	"github.com/catchwater/catchwater/pkg/source"
 )
 
@@ -49,7 +50,11 @@ func (s *settings) connect(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := pgx.Connect(ctx, url)
+	config, err := postgres.Config(url, s.getenv("CATCHWATER_DATABASE_PASSWORD_FILE"))
+	if err != nil {
+		return nil, err
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the database (is the system running?): %w", err)
 	}

@@ -44,6 +44,9 @@ type Config struct {
 	Logger *slog.Logger `kong:"-"`
 }
 
+// HealthAddress is where /readyz is.
+func (c Config) HealthAddress() string { return c.HealthListen }
+
 // Validate is called by the command line parser, and by Run.
 func (c Config) Validate() error {
 	var errs []error

@@ -17,6 +17,7 @@ type Config struct {
 	service.Log      `embed:""`
 	service.Database `embed:""`
 	service.Broker   `embed:""`
+	service.Streams  `embed:""`
 	service.Sources  `embed:""`
 
 	HealthListen string        `name:"health-listen" env:"CATCHWATER_HEALTH_LISTEN" default:"127.0.0.1:8182" help:"Address of /livez, /readyz and /metrics."`
@@ -33,6 +34,9 @@ type Config struct {
 	// Logger is used instead of one made from the log settings.
 	Logger *slog.Logger `kong:"-"`
 }
+
+// HealthAddress is where /readyz is.
+func (c Config) HealthAddress() string { return c.HealthListen }
 
 // Validate is called by the command line parser, and by Run.
 func (c Config) Validate() error {

@@ -63,7 +63,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer pool.Close()
-	broker, err := bus.Connect(bus.Options{URL: cfg.Broker.URL, Credentials: cfg.Credentials, Name: "catchwater processor", Log: log})
+	broker, err := bus.Connect(bus.Options{URL: cfg.Broker.URL, Credentials: cfg.Credentials, Replicas: cfg.Replicas, Name: "catchwater processor", Log: log})
 	if err != nil {
 		return err
 	}

@@ -60,6 +60,9 @@ type Koltrix struct {
 
 const maxResultBytes = 64 << 20
 
+// HealthAddress is where /readyz is.
+func (c Config) HealthAddress() string { return c.HealthListen }
+
 // Validate is called by the command line parser, and by Run.
 func (c Config) Validate() error {
 	var errs []error
