@@ -6,10 +6,12 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 MODULES := pkg proto services/ingress services/processor services/reconciler services/simulator services/catchwater test
+# Outside the workspace, so that what it needs has no say in what services link.
+OUTSIDE := deploy/test
 SERVICES := ingress processor reconciler simulator catchwater
 export CGO_ENABLED ?= 0
 
-.PHONY: help build up test test-unit test-system lint bench generate tidy clean
+.PHONY: help build up test test-unit test-system test-deploy lint bench generate tidy clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -23,7 +25,7 @@ up: ## build and run everything on this machine; Ctrl-C stops it
 	go build -trimpath -o bin/ ./services/catchwater/cmd/catchwater
 	@exec bin/catchwater up $(ARGS)
 
-test: test-unit test-system ## run all tests
+test: test-unit test-system test-deploy ## run all tests
 
 # Packages are tested with the race detector, which needs cgo and a C compiler;
 # the whole-system tests run the programs as they are shipped.
@@ -33,9 +35,14 @@ test-unit:
 test-system:
 	go test -timeout 15m -parallel 4 ./test/...
 
+# What containers are built from and run with, without a container engine.
+test-deploy:
+	cd deploy/test && GOWORK=off go test -timeout 10m ./...
+
 lint: bin/golangci-lint bin/buf bin/protoc-gen-go build ## check style, layers, generated code, and what the ingress links
 	@for m in $(MODULES); do (cd $$m && echo "lint $$m" && $(CURDIR)/bin/golangci-lint run -c $(CURDIR)/.golangci.yml ./...); done
-	@for m in $(MODULES); do (cd $$m && echo "tidy $$m" && GOWORK=off go mod tidy -diff && GOWORK=off go build ./...); done
+	@for m in $(OUTSIDE); do (cd $$m && echo "lint $$m" && GOWORK=off $(CURDIR)/bin/golangci-lint run -c $(CURDIR)/.golangci.yml ./...); done
+	@for m in $(MODULES) $(OUTSIDE); do (cd $$m && echo "tidy $$m" && GOWORK=off go mod tidy -diff && GOWORK=off go build ./...); done
 	.ci/generated
 	.ci/ingress-links bin/ingress
 
@@ -55,7 +62,7 @@ bin/protoc-gen-go: proto/go.mod
 	cd proto && GOWORK=off go build -o $(CURDIR)/bin/ google.golang.org/protobuf/cmd/protoc-gen-go
 
 tidy: ## tidy every module
-	@for m in $(MODULES) tools/golangci tools/buf; do (cd $$m && GOWORK=off go mod tidy); done
+	@for m in $(MODULES) $(OUTSIDE) tools/golangci tools/buf; do (cd $$m && GOWORK=off go mod tidy); done
 
 clean: ## remove what was built; data/ stays
 	rm -rf bin
