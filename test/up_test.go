@@ -30,7 +30,7 @@ type up struct {
 func startUp(t *testing.T, data string, args ...string) *up {
 	t.Helper()
 	u := &up{t: t, data: data}
-	u.cmd = exec.Command(harness.Program(t, "catchwater"), append([]string{"--data-dir", data, "up", "--ports=free", "--rate=20"}, args...)...)
+	u.cmd = exec.Command(harness.Program(t, "catchwater"), append([]string{"--data-dir", data, "up", "--ports=free", "--rate=20", "--mail-rate=10"}, args...)...)
 	u.cmd.Stdout, u.cmd.Stderr = &u.out, &u.out
 	u.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := u.cmd.Start(); err != nil {
@@ -55,30 +55,31 @@ func (u *up) env() map[string]string {
 	return env
 }
 
-// answers returns how many answers there are, -1 while the database is not up.
-func (u *up) answers() int {
+// work is what both providers have brought about.
+type work struct{ answers, messages, events int }
+
+// work returns an error while the database is not up.
+func (u *up) work() (w work, err error) {
 	conn, err := pgx.Connect(u.t.Context(), u.env()["DATABASE_URL"])
 	if err != nil {
-		return -1
+		return w, err
 	}
 	defer conn.Close(context.Background())
-	n := 0
-	if err := conn.QueryRow(u.t.Context(), answersCount).Scan(&n); err != nil {
-		return -1
-	}
-	return n
+	err = conn.QueryRow(u.t.Context(), `select (select count(*) from answers),
+	  (select count(*) from messages where source = 'mail' and rank > 0), (select count(*) from message_events)`).Scan(&w.answers, &w.messages, &w.events)
+	return w, err
 }
 
-func (u *up) awaitAnswers(more int) int {
+// awaitWork returns when there is more than there was.
+func (u *up) awaitWork(was work) (now work) {
 	u.t.Helper()
-	n := 0
-	harness.Await(u.t, 60*time.Second, fmt.Sprintf("more than %d answers", more), func() error {
-		if n = u.answers(); n <= more {
-			return fmt.Errorf("%d answers", n)
+	harness.Await(u.t, 60*time.Second, fmt.Sprintf("more than %+v", was), func() (err error) {
+		if now, err = u.work(); err == nil && (now.answers <= was.answers || now.messages <= was.messages || now.events <= was.events) {
+			err = fmt.Errorf("%+v", now)
 		}
-		return nil
+		return err
 	})
-	return n
+	return now
 }
 
 // left returns the command lines of processes that have to do with the folder.
@@ -119,8 +120,8 @@ func TestUp(t *testing.T) {
 	data := filepath.Join(parent, "data")
 
 	first := startUp(t, data)
-	answers := first.awaitAnswers(5)
-	for _, name := range []string{"DATABASE_URL", "NATS_URL", "INGRESS_URL", "SIMULATOR_URL"} {
+	done := first.awaitWork(work{5, 5, 15})
+	for _, name := range []string{"DATABASE_URL", "NATS_URL", "INGRESS_URL", "SIMULATOR_URL", "DEMO_SECRET_FILE", "DEMO_MAIL_SECRET_FILE"} {
 		if first.env()[name] == "" {
 			t.Errorf("the env file has no %s", name)
 		}
@@ -141,7 +142,7 @@ func TestUp(t *testing.T) {
 	first.awaitNothingLeft()
 
 	second := startUp(t, data)
-	answers = second.awaitAnswers(answers)
+	done = second.awaitWork(done)
 	if err := second.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +150,7 @@ func TestUp(t *testing.T) {
 	second.awaitNothingLeft()
 
 	third := startUp(t, data)
-	third.awaitAnswers(answers)
+	third.awaitWork(done)
 	if err := third.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package catchwater
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,6 +51,7 @@ func TestCommandLines(t *testing.T) {
 		{"rate below", "up --rate=-1", 1, "use 0 for none"},
 		{"rate above", "up --rate 1001", 1, "use 0 for none"},
 		{"rate too small", "up --rate 1e-10", 1, "use 0 for none"},
+		{"rate of mail", "up --mail-rate 1001", 1, "--mail-rate is 1001: use 0 for none"},
 		{"rate that is none", "up --rate NaN", 1, "use 0 for none"},
 		{"port out of range", "up --ingress-port 70000", 1, "--ingress-port is 70000"},
 		{"data that is not JSON", "tasks submit --key k --data hello", 1, "named with @"},
@@ -97,11 +97,12 @@ func TestSettingsComeFromTheEnvironmentOrTheEnvFile(t *testing.T) {
 func onDatabase(t *testing.T, url string, args ...string) string {
 	t.Helper()
 	dir := t.TempDir()
+	file := filepath.Join(dir, "secret")
+	secrets := demoSecrets{signingFile: file, apiKeyFile: file}
 	files := map[string]string{
-		"env": "DATABASE_URL=" + quote(url) + "\nCATCHWATER_CONFIG=" + quote(filepath.Join(dir, "catchwater.yaml")) + "\n",
-		"catchwater.yaml": fmt.Sprintf(demoConfig, filepath.Join(dir, "secret"), 8090, filepath.Join(dir, "secret")) +
-			fmt.Sprintf("  post: {preset: koltrix, secrets: [{file: %q}]}\n", filepath.Join(dir, "secret")),
-		"secret": "whsec_of-the-tests-alone",
+		"env":             "DATABASE_URL=" + quote(url) + "\nCATCHWATER_CONFIG=" + quote(filepath.Join(dir, "catchwater.yaml")) + "\n",
+		"catchwater.yaml": demoConfigFor(secrets, secrets, 8090),
+		"secret":          "whsec_of-the-tests-alone",
 	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), private); err != nil {
@@ -147,10 +148,10 @@ func TestMessagesAreRegisteredAndListed(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t)
 	pool := pgtest.Pool(t, url)
-	if out := onDatabase(t, url, "messages", "add", "--source", "post", "msg_1", "msg_2"); !strings.Contains(out, "registered 2 messages of 2") {
+	if out := onDatabase(t, url, "messages", "add", "--source", "mail", "msg_1", "msg_2"); !strings.Contains(out, "registered 2 messages of 2") {
 		t.Error(out)
 	}
-	if out := onDatabase(t, url, "messages", "add", "--source", "post", "msg_2", "msg_3"); !strings.Contains(out, "registered 1 messages of 2") {
+	if out := onDatabase(t, url, "messages", "add", "--source", "mail", "msg_2", "msg_3"); !strings.Contains(out, "registered 1 messages of 2") {
 		t.Error(out)
 	}
 	if _, err := pool.Exec(t.Context(), "update messages set status = 'bounced', rank = 60, final = true, status_at = '2026-01-02' where message_id = 'msg_2'"); err != nil {

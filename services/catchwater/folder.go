@@ -85,7 +85,7 @@ func (u *setup) writeEnv() error {
 	}
 	if !u.NoSimulator {
 		lines = append(lines, "SIMULATOR_URL="+quote("http://"+local(u.SimulatorPort)),
-			"DEMO_SECRET_FILE="+quote(u.folder.path("secrets", demoSource)))
+			"DEMO_SECRET_FILE="+quote(u.answers.signingFile), "DEMO_MAIL_SECRET_FILE="+quote(u.mail.signingFile))
 	}
 	making := u.folder.path("env.making")
 	if err := os.WriteFile(making, []byte(strings.Join(lines, "\n")+"\n"), private); err != nil {

@@ -11,12 +11,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/term"
 )
 
 //go:embed summary.sql
 var summarySQL string
+
+//go:embed statuses.sql
+var statusesSQL string
 
 //go:embed latest.sql
 var latestSQL string
@@ -115,11 +119,7 @@ func (s *screen) draw(lines []string) error {
 
 // where says how to reach the system.
 func (u *setup) where() string {
-	text := fmt.Sprintf("deliveries http://%s/hooks/%s", local(u.IngressPort), demoSource)
-	if u.Config != "" {
-		text = fmt.Sprintf("deliveries http://%s/hooks/{source}", local(u.IngressPort))
-	}
-	return text + ", settings for scripts in " + u.folder.path("env")
+	return fmt.Sprintf("deliveries http://%s/hooks/{source}, settings for scripts in %s", local(u.IngressPort), u.folder.path("env"))
 }
 
 // summary is how a system stands.
@@ -129,7 +129,14 @@ type summary struct {
 	completed, failed, lastMinute            int64
 	byDelivery, byReconcile                  int64
 	open, overdue, investigate               int64
+	statuses                                 []statusCount
 	latest                                   []latestAnswer
+}
+
+// statusCount is how many messages have a status.
+type statusCount struct {
+	status string
+	count  int64
 }
 
 type latestAnswer struct {
@@ -148,25 +155,49 @@ func readSummary(ctx context.Context, pool *pgxpool.Pool) (summary, error) {
 	if err != nil {
 		return s, err
 	}
-	rows, err := pool.Query(ctx, latestSQL)
+	rows, err := pool.Query(ctx, statusesSQL)
+	if err == nil {
+		s.statuses, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (c statusCount, err error) {
+			return c, row.Scan(&c.status, &c.count)
+		})
+	}
 	if err != nil {
 		return s, err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var a latestAnswer
-		if err := rows.Scan(&a.at, &a.taskID, &a.jobKey, &a.status, &a.origin, &a.took); err != nil {
-			return s, err
-		}
-		s.latest = append(s.latest, a)
+	if rows, err = pool.Query(ctx, latestSQL); err != nil {
+		return s, err
 	}
-	return s, rows.Err()
+	s.latest, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (a latestAnswer, err error) {
+		return a, row.Scan(&a.at, &a.taskID, &a.jobKey, &a.status, &a.origin, &a.took)
+	})
+	return s, err
+}
+
+// messages is how many messages there are, whatever their status.
+func (s summary) messages() (n int64) {
+	for _, c := range s.statuses {
+		n += c.count
+	}
+	return n
+}
+
+// messageLines are the messages by status, three to a line.
+func (s summary) messageLines() (lines []string) {
+	widths := [...]int{18, 16, 0} // of the columns that the lines above have
+	for n, label := 0, "messages"; n < len(s.statuses); n, label = n+len(widths), "" {
+		line := fmt.Sprintf("  %-12s", label)
+		for column, c := range s.statuses[n:min(n+len(widths), len(s.statuses))] {
+			line += fmt.Sprintf(" %-*s", widths[column], fmt.Sprintf("%s %d", c.status, c.count))
+		}
+		lines = append(lines, strings.TrimRight(line, " "))
+	}
+	return lines
 }
 
 // line is the summary in one line.
 func (s summary) line() string {
-	return fmt.Sprintf("answers %d (%d in the last minute), inbox processed %d pending %d quarantined %d, submitted and open %d, overdue %d, by reconciling %d",
-		s.completed+s.failed, s.lastMinute, s.processed, s.pending, s.quarantined, s.open, s.overdue, s.byReconcile)
+	return fmt.Sprintf("answers %d (%d in the last minute), messages %d, inbox processed %d pending %d quarantined %d, submitted and open %d, overdue %d, by reconciling %d",
+		s.completed+s.failed, s.lastMinute, s.messages(), s.processed, s.pending, s.quarantined, s.open, s.overdue, s.byReconcile)
 }
 
 // page is the summary as a screen.
@@ -191,6 +222,8 @@ func (s summary) page(u *setup, up time.Duration, err error) []string {
 	lines = append(lines,
 		fmt.Sprintf("  inbox        processed %-8d pending %-8d quarantined %-6d oldest %s", s.processed, s.pending+s.waiting, s.quarantined, s.oldest.Round(100*time.Millisecond)),
 		fmt.Sprintf("  answers      completed %-8d failed %-7d in the last minute %d", s.completed, s.failed, s.lastMinute),
+	)
+	lines = append(append(lines, s.messageLines()...),
 		fmt.Sprintf("  came by      delivery %-9d reconcile %d", s.byDelivery, s.byReconcile),
 		fmt.Sprintf("  submitted    open %-13d overdue %-6d needs investigation %d", s.open, s.overdue, s.investigate),
 		"",

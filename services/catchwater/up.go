@@ -21,9 +21,10 @@ import (
 )
 
 type upCommand struct {
-	Config      string  `type:"existingfile" help:"Sources file; without one, a demonstration source whose provider is the simulator."`
+	Config      string  `type:"existingfile" help:"Sources file; without one, demonstration sources whose providers are the simulator."`
 	NoSimulator bool    `help:"Run no simulator."`
 	Rate        float64 `default:"2" help:"Tasks a second that are submitted to the simulator (0 for none, or 0.001 to 1000)."`
+	MailRate    float64 `default:"1" help:"Messages a second that are sent through the simulator (0 for none, or 0.001 to 1000)."`
 	Ports       string  `enum:"fixed,free" default:"fixed" help:"fixed uses the usual ports, free any that are free, to run beside another system; a port that is given is used in either case."`
 
 	IngressPort          int `help:"Port for deliveries; usually 8080."`
@@ -38,8 +39,8 @@ type upCommand struct {
 
 // Run starts everything and stops it, in order, when ctx ends or a part fails.
 func (c *upCommand) Run(ctx context.Context, s *settings, out output) error {
-	if c.Rate != 0 && !(c.Rate >= 0.001 && c.Rate <= 1000) { // so written, NaN is refused too
-		return fmt.Errorf("--rate is %v: use 0 for none, or 0.001 to 1000", c.Rate)
+	if err := errors.Join(checkRate("--rate", c.Rate), checkRate("--mail-rate", c.MailRate)); err != nil {
+		return err
 	}
 	if err := c.checkSources(); err != nil {
 		return err // before anything is started
@@ -83,6 +84,13 @@ func (c *upCommand) Run(ctx context.Context, s *settings, out output) error {
 	return setup.runServices(ctx, screen, log)
 }
 
+func checkRate(flag string, rate float64) error {
+	if rate == 0 || rate >= 0.001 && rate <= 1000 { // so written, NaN is refused
+		return nil
+	}
+	return fmt.Errorf("%s is %v: use 0 for none, or 0.001 to 1000", flag, rate)
+}
+
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
@@ -95,8 +103,8 @@ type setup struct {
 	database *database
 	broker   *broker
 
-	configPath     string // of the sources file
-	secret, apiKey string // the demonstration source's
+	configPath    string // of the sources file
+	answers, mail demoSecrets
 }
 
 // part is a service that runs inside this process.
@@ -194,8 +202,9 @@ func (u *setup) parts() []*part {
 	return append([]*part{{name: "simulator", run: func(ctx context.Context, log *slog.Logger) error {
 		cfg := defaults[simulator.Config]()
 		cfg.Logger, cfg.Listen, cfg.HealthListen = log, local(u.SimulatorPort), local(u.SimulatorHealthPort)
-		cfg.WebhookURL = "http://" + local(u.IngressPort) + "/hooks/" + demoSource
-		cfg.Secrets, cfg.APIKey = []string{u.secret}, u.apiKey
+		hooks := "http://" + local(u.IngressPort) + "/hooks/"
+		cfg.WebhookURL, cfg.Secrets, cfg.APIKey = hooks+demoSource, []string{u.answers.signing}, u.answers.apiKey
+		cfg.Koltrix.WebhookURL, cfg.Koltrix.Secrets, cfg.Koltrix.APIKey = hooks+demoMailSource, []string{u.mail.signing}, u.mail.apiKey
 		return simulator.Run(ctx, cfg)
 	}}}, parts...)
 }
