@@ -46,6 +46,10 @@ func Open(ctx context.Context, settings service.Database) (*pgxpool.Pool, error)
 	if config.ConnConfig.ValidateConnect == nil {
 		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
+	// And a session may find itself on one: it is closed, so that the next looks anew.
+	config.ConnConfig.OnPgError = func(_ *pgconn.PgConn, err *pgconn.PgError) bool {
+		return err.SeverityUnlocalized != "FATAL" && err.Code != readOnlyTransaction
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("open a pool of database connections: %w", err)
@@ -78,6 +82,9 @@ func readPassword(config *pgx.ConnConfig, path string) error {
 	}
 	return nil
 }
+
+// readOnlyTransaction is the SQLSTATE of a write where none can be made.
+const readOnlyTransaction = "25006"
 
 const (
 	schemaRetry   = 500 * time.Millisecond
