@@ -1,4 +1,4 @@
-package answerline
+package httpapi
 
 import (
 	"net/http"
