@@ -31,6 +31,9 @@ type Delivery struct {
 	Origin     Origin
 	// Body is stored byte for byte.
 	Body []byte
+	// Restated says that the event is delivered in other bytes than Body, such as
+	// by a provider that was asked for it. Then no other body is a conflict.
+	Restated bool
 	// Headers are those of the request that are worth keeping.
 	Headers map[string]string
 	// Traceparent is the W3C trace context of the request, or empty.
@@ -40,7 +43,15 @@ type Delivery struct {
 	Quarantine string
 }
 
-func (d *Delivery) hash() [sha256.Size]byte { return sha256.Sum256(d.Body) }
+// hash is that of the bytes which are delivered, and empty where those are not
+// known.
+func (d *Delivery) hash() []byte {
+	if d.Restated {
+		return []byte{}
+	}
+	sum := sha256.Sum256(d.Body)
+	return sum[:]
+}
 
 // Outcome says what Insert made of a delivery.
 type Outcome uint8

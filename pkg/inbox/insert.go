@@ -73,7 +73,7 @@ func (s *Store) Insert(ctx context.Context, deliveries []Delivery) ([]Inserted, 
 		}
 		result[i] = result[winner]
 		if result[i].Outcome != Failed {
-			result[i].Outcome = sameOrConflict(deliveries[i].hash() == deliveries[winner].hash())
+			result[i].Outcome = sameOrConflict(deliveries[i].hash(), deliveries[winner].hash())
 			if result[winner].Outcome == Conflict {
 				result[i].Outcome = Conflict
 			}
@@ -155,8 +155,7 @@ func (s *Store) findWinners(ctx context.Context, deliveries []Delivery, index ma
 	var hash []byte
 	_, err = pgx.ForEachRow(rows, []any{&id, &key.source, &key.key, &hash}, func() error {
 		i := index[key]
-		own := deliveries[i].hash()
-		result[i] = Inserted{ID: id, Outcome: sameOrConflict(slices.Equal(own[:], hash))}
+		result[i] = Inserted{ID: id, Outcome: sameOrConflict(deliveries[i].hash(), hash)}
 		delete(index, key)
 		return nil
 	})
@@ -169,8 +168,8 @@ func (s *Store) findWinners(ctx context.Context, deliveries []Delivery, index ma
 	return nil
 }
 
-func sameOrConflict(same bool) Outcome {
-	if same {
+func sameOrConflict(a, b []byte) Outcome {
+	if len(a) == 0 || len(b) == 0 || slices.Equal(a, b) {
 		return Duplicate
 	}
 	return Conflict
@@ -201,14 +200,13 @@ func (c *columns) add(d *Delivery) error {
 			return fmt.Errorf("encode the headers: %w", err)
 		}
 	}
-	hash := d.hash()
 	c.source = append(c.source, d.Source)
 	c.key = append(c.key, d.EventKey)
 	c.eventType = append(c.eventType, orNull(d.EventType))
 	c.subject = append(c.subject, orNull(d.Subject))
 	c.occurredAt = append(c.occurredAt, timeOrNull(d.OccurredAt))
 	c.origin = append(c.origin, string(d.Origin))
-	c.hash = append(c.hash, hash[:])
+	c.hash = append(c.hash, d.hash())
 	c.traceparent = append(c.traceparent, orNull(d.Traceparent))
 	c.quarantine = append(c.quarantine, orNull(d.Quarantine))
 	c.body = append(c.body, notNil(d.Body))

@@ -66,6 +66,33 @@ func TestInsertTellsStoredDuplicateAndConflict(t *testing.T) {
 	}
 }
 
+// TestWhatIsRestatedIsNoConflict has an event come in other bytes than its
+// delivery's, before that and after it.
+func TestWhatIsRestatedIsNoConflict(t *testing.T) {
+	t.Parallel()
+	url := pgtest.New(t)
+	store := inbox.NewStore(pgtest.Pool(t, pgtest.RoleURL(t, url, "catchwater_reconciler")), time.Second)
+	restated := func(key, body string) inbox.Delivery {
+		d := delivery(key, body)
+		d.Restated = true
+		return d
+	}
+	for n, c := range []struct {
+		deliveries []inbox.Delivery
+		want       []inbox.Outcome
+	}{
+		{[]inbox.Delivery{restated("a", "1"), delivery("b", "1")}, []inbox.Outcome{inbox.Stored, inbox.Stored}},
+		{[]inbox.Delivery{delivery("a", "2"), restated("b", "2")}, []inbox.Outcome{inbox.Duplicate, inbox.Duplicate}},
+		{[]inbox.Delivery{restated("a", "3"), delivery("b", "3")}, []inbox.Outcome{inbox.Duplicate, inbox.Conflict}},
+		{[]inbox.Delivery{restated("c", "1"), delivery("c", "2")}, []inbox.Outcome{inbox.Stored, inbox.Duplicate}},
+	} {
+		results, err := store.Insert(t.Context(), c.deliveries)
+		if got := outcomes(results); err != nil || fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("%d: got %v, %v; want %v", n, got, err, c.want)
+		}
+	}
+}
+
 func TestABadRowFailsAlone(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t)

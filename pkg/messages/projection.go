@@ -105,7 +105,7 @@ func (p Projection) decode(row inbox.Row) (event, error) {
 	e := event{
 		inboxID: row.ID, eventKey: row.EventKey, message: key{row.Source, row.Subject}, eventType: row.EventType, occurredAt: row.OccurredAt,
 	}
-	e.recipient, e.category = s.Messages.Details(content)
+	e.recipient, e.category = s.Messages.Details(content, row.Origin == inbox.FromReconcile)
 	e.status, _ = s.Messages.Status(row.EventType)
 	return e, nil
 }

@@ -3,6 +3,7 @@ package source
 import (
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -35,10 +36,10 @@ func TestDefaults(t *testing.T) {
 		"keep_headers":  strings.Join(s.KeepHeaders, " ") == "Content-Type Content-Encoding User-Agent Webhook-Id",
 		"header":        scheme.Header == "Webhook-Signature",
 		"tolerance":     scheme.Tolerance == 300*time.Second,
-		"reconcile": *s.Reconcile == Reconcile{
+		"reconcile": reflect.DeepEqual(*s.Reconcile, Reconcile{
 			BaseURL: "https://api.example/v0", Token: SecretRef{Env: "T"}, After: time.Hour, Horizon: 4*time.Hour + 48*time.Minute,
 			Rare: 6 * time.Hour, Interval: 5 * time.Minute, Rate: 5, Timeout: 30 * time.Second,
-		},
+		}),
 	} {
 		if !ok {
 			t.Errorf("%s: %+v, scheme %+v", what, *s, scheme)

@@ -43,7 +43,10 @@ func TestTheReferenceIsRight(t *testing.T) {
 			t.Errorf("it does not tell of preset %s", name)
 		}
 	}
-	for _, section := range []string{"colour: red", "scheme: {colour: red}", "reconcile: {base_url: 'http://h', token: {env: T}, colour: red}", "messages: {colour: red}"} {
+	for _, section := range []string{
+		"colour: red", "scheme: {colour: red}", "reconcile: {base_url: 'http://h', token: {env: T}, colour: red}",
+		"reconcile: {base_url: 'http://h', token: {env: T}, answer: {colour: red}}", "messages: {colour: red}",
+	} {
 		for _, key := range keysThatAre(t, section) {
 			if !strings.Contains(text, "`"+key+"`") {
 				t.Errorf("it does not tell of %s (%s)", key, section)

@@ -27,7 +27,10 @@ func (s *Source) Events(h http.Header, signed, content []byte) []Event {
 	if s.events == nil {
 		return []Event{{Identity: s.Identify(h, content), Body: signed}}
 	}
-	elements, err := s.elements(content)
+	elements, err := elements(content, *s.events)
+	if err == nil && len(elements) == 0 {
+		err = fmt.Errorf("the array of events at %s is empty", s.events)
+	}
 	if err != nil {
 		return []Event{{Identity: Identity{EventKey: hashKey(content), Quarantine: err.Error()}, Body: signed}}
 	}
@@ -40,21 +43,19 @@ func (s *Source) Events(h http.Header, signed, content []byte) []Event {
 	return events
 }
 
-// elements takes the array of events out of a body.
-func (s *Source) elements(content []byte) ([][]byte, error) {
-	values, err := jsonscan.Scan(content, *s.events)
+// elements takes the array of events out of a body. An error that wraps a
+// *jsonscan.SyntaxError says that the body is not JSON.
+func elements(content []byte, array jsonscan.Path) ([][]byte, error) {
+	values, err := jsonscan.Scan(content, array)
 	if err != nil {
 		return nil, fmt.Errorf("the body is not JSON: %w", err)
 	}
 	if values[0].Kind != jsonscan.Array {
-		return nil, fmt.Errorf("there is no array of events at %s", s.events)
+		return nil, fmt.Errorf("there is no array of events at %s", array)
 	}
 	elements := jsonscan.Elements(values[0])
-	switch {
-	case len(elements) == 0:
-		return nil, fmt.Errorf("the array of events at %s is empty", s.events)
-	case len(elements) > MaxEvents:
-		return nil, fmt.Errorf("the array of events at %s has %d; one body may hold %d", s.events, len(elements), MaxEvents)
+	if len(elements) > MaxEvents {
+		return nil, fmt.Errorf("the array of events at %s has %d; one body may hold %d", array, len(elements), MaxEvents)
 	}
 	return elements, nil
 }

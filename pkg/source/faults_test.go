@@ -78,6 +78,8 @@ func TestFaultsOfASource(t *testing.T) {
 		"reconcile: {base_url: 'http://h', token: {env: T}, rate: .nan}":         at + `reconcile.rate: this must be a single value`,
 		"reconcile: {base_url: 'http://h', token: {env: T}, timeout: 0s}":        at + "reconcile.timeout: 0s is too short: use at least 1ms",
 		"reconcile: {base_url: 'http://h', token: {env: T}, after: 5h}":          at + "reconcile.horizon: 4h48m0s is before after, 5h0m0s",
+		"reconcile: {base_url: 'http://h', token: {env: T}, path: '/m/{id}'}":    at + "reconcile.path: it is for projection: messages only",
+		"reconcile: {base_url: 'http://h', token: {env: T}, answer: {type: s}}":  at + "reconcile.answer: it is for projection: messages only",
 		"reconcile: {base_url: 'http://h', token: {env: T}}\n    key: [job.id]":  at + "reconcile: a result that is asked for is known by its task's id, so key must be [task.id]",
 		"reconcile: {base_url: 'http://h', token: {env: T}}\n    key: body_hash": at + "reconcile: a result that is asked for is known by its task's id, so key must be [task.id]",
 	} {
@@ -97,7 +99,7 @@ func TestFaultsOfPresetAndSecrets(t *testing.T) {
 		"preset: github\n    secrets: [hunter2hunter2]":     "f.yaml:4: sources.my-own.secrets[0]: " + place,
 		"preset: github\n    secrets: [{env: A, file: /b}]": "f.yaml:4: sources.my-own.secrets[0]: " + place,
 		"preset: github\n    secrets: [{}]":                 "f.yaml:4: sources.my-own.secrets[0]: " + place,
-		"preset: stripe\n    secrets: [{env: A}]\n    reconcile: {base_url: 'http://h', token: {env: T}}": "f.yaml:5: sources.my-own.reconcile: only preset answerline can be asked for results",
+		"preset: stripe\n    secrets: [{env: A}]\n    reconcile: {base_url: 'http://h', token: {env: T}}": "f.yaml:5: sources.my-own.reconcile: only preset answerline, and sources with projection: messages, can be asked",
 		"preset: github\n    secrets: [{env: A}]\n    tolerance: 5m":                                      "f.yaml:5: sources.my-own.tolerance: there is no timestamp to judge; set timestamp_key or timestamp_header, or tolerance: 0s",
 	} {
 		faultsOf(t, "sources:\n  my-own:\n    "+lines+"\n", want)

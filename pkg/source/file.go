@@ -114,7 +114,7 @@ func (r *reader) source(name, key string, keyNode, node ast.Node) *Source {
 		"reject_status": choice(r, &rejectStatus, "400", "401"),
 		"gzip":          choice(r, &s.GzipSigned, GzipRefused, GzipDecoded, GzipWire),
 		"keep_headers":  func(key string, node ast.Node) { keepNode = node; r.texts(&keep)(key, node) },
-		"reconcile":     func(key string, node ast.Node) { reconcileNode = node; r.reconcile(key, node, s, p.polls) },
+		"reconcile":     func(_ string, node ast.Node) { reconcileNode = node }, // read when all else is known
 	})
 	if rejectStatus == "401" {
 		s.RejectStatus = http.StatusUnauthorized
@@ -122,10 +122,10 @@ func (r *reader) source(name, key string, keyNode, node ast.Node) *Source {
 	if secretsNode == nil {
 		r.fail(keyNode, key+".secrets", "name at least one secret, such as secrets: [{env: %s_SECRET}]", strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
 	}
-	if s.Reconcile != nil && !rules.keyIsTaskID() {
-		r.fail(reconcileNode, key+".reconcile", "a result that is asked for is known by its task's id, so key must be [task.id]")
-	}
 	s.Messages = r.messagesOf(key, keyNode, messagesNode, s, rules, messages)
+	if reconcileNode != nil {
+		s.Reconcile = r.reconcile(key+".reconcile", reconcileNode, s, p, rules, messages)
+	}
 	if len(r.errs) > faults {
 		return nil
 	}

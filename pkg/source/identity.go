@@ -44,6 +44,7 @@ const (
 	refBody
 	refForm
 	refHeader
+	refAsked // the subject that was asked for, in answers only
 )
 
 func body(path string) ref   { return ref{refBody, path} }
@@ -70,6 +71,8 @@ func (r ref) String() string {
 		return "form:" + r.name
 	case refHeader:
 		return "header:" + r.name
+	case refAsked:
+		return "none"
 	}
 	return r.name
 }
@@ -133,6 +136,7 @@ type found struct {
 	paths   []jsonscan.Path
 	values  []jsonscan.Value // nil when the body is not JSON
 	jsonErr error
+	given   map[ref]string // values that are known otherwise, instead of what stands there
 }
 
 // text returns a value's characters: scalars only, and nothing for a value that
@@ -155,6 +159,9 @@ func (f *found) exact(r ref) (string, bool) {
 // read returns a scalar's characters, and what stood there if they had to be
 // repaired.
 func (f *found) read(r ref) (text, raw string) {
+	if text, ok := f.given[r]; ok {
+		return text, ""
+	}
 	switch r.kind {
 	case refHeader:
 		if values := f.header.Values(r.name); len(values) == 1 {
@@ -212,16 +219,27 @@ func (s *Source) Identify(h http.Header, content []byte) Identity {
 }
 
 func (c *compiledRules) identify(h http.Header, content []byte) Identity {
-	f := found{header: h, paths: c.paths}
+	f := c.find(h, content)
+	if _, test := f.meets(c.test); test {
+		return Identity{Test: true}
+	}
+	return c.identity(f, content)
+}
+
+// find looks up all that the rules refer to.
+func (c *compiledRules) find(h http.Header, content []byte) *found {
+	f := &found{header: h, paths: c.paths}
 	if len(f.paths) > 0 {
 		f.values, f.jsonErr = jsonscan.Scan(content, f.paths...)
 	}
 	if c.needForm {
 		f.form, _ = url.ParseQuery(string(content)) // what can be read of it
 	}
-	if _, test := f.meets(c.test); test {
-		return Identity{Test: true}
-	}
+	return f
+}
+
+// identity is what an event is that is no test.
+func (c *compiledRules) identity(f *found, content []byte) Identity {
 	var id Identity
 	if text, ok := f.text(c.eventType); ok {
 		id.EventType = safeText(text, maxText)
@@ -232,7 +250,7 @@ func (c *compiledRules) identify(h http.Header, content []byte) Identity {
 	if text, ok := f.text(c.occurredAt); ok {
 		id.OccurredAt = readTime(text)
 	}
-	key, err := c.eventKey(&f)
+	key, err := c.eventKey(f)
 	if err != nil {
 		id.Quarantine = err.Error()
 	}

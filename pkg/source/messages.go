@@ -24,6 +24,7 @@ type Messages struct {
 
 	statuses map[string]Status // by event type
 	delivery details           // of what is delivered
+	answer   details           // of what the provider says when it is asked
 }
 
 // Status is what an event's type gives its message.
@@ -74,8 +75,12 @@ func (m *Messages) Status(eventType string) (Status, bool) {
 }
 
 // Details returns whom an event is about, and which category of messages; each
-// is empty where the event does not say.
-func (m *Messages) Details(content []byte) (recipient, category string) {
+// is empty where the event does not say. Asked says that the content is not
+// what was delivered, but what the provider said when it was asked.
+func (m *Messages) Details(content []byte, asked bool) (recipient, category string) {
+	if asked {
+		return m.answer.read(content)
+	}
 	return m.delivery.read(content)
 }
 
@@ -222,7 +227,8 @@ func (r *reader) contentRef(into *ref) field {
 // compile settles what each status means.
 func (m messageSettings) compile() *Messages {
 	compiled := &Messages{
-		Create: m.create, OrphanAfter: cmp.Or(m.orphanAfter, defaultOrphanAfter), delivery: m.details, statuses: make(map[string]Status, len(m.statuses)),
+		Create: m.create, OrphanAfter: cmp.Or(m.orphanAfter, defaultOrphanAfter), delivery: m.details, answer: m.details,
+		statuses: make(map[string]Status, len(m.statuses)),
 	}
 	for eventType, s := range m.statuses {
 		s.Final = s.Rank >= finalRank

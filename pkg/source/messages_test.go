@@ -23,10 +23,10 @@ func TestKoltrixMessages(t *testing.T) {
 			t.Errorf("%s gives %q, want %q", event, got, want)
 		}
 	}
-	if recipient, category := m.Details([]byte(`{"to":"a@b.c","category":"news"}`)); recipient != "a@b.c" || category != "news" {
+	if recipient, category := m.Details([]byte(`{"to":"a@b.c","category":"news"}`), false); recipient != "a@b.c" || category != "news" {
 		t.Errorf("details are %q, %q", recipient, category)
 	}
-	if recipient, category := m.Details([]byte(`{"to":["a@b.c"]`)); recipient != "" || category != "" {
+	if recipient, category := m.Details([]byte(`{"to":["a@b.c"]`), true); recipient != "" || category != "" {
 		t.Errorf("details of what is not JSON are %q, %q", recipient, category)
 	}
 }
@@ -58,7 +58,7 @@ func TestMessagesAreSettings(t *testing.T) {
 			t.Errorf("%s gives %q, want %q", event, got, want)
 		}
 	}
-	if recipient, category := m.Details([]byte("who=a%40b.c&category=x")); recipient != "a@b.c" || category != "" {
+	if recipient, category := m.Details([]byte("who=a%40b.c&category=x"), false); recipient != "a@b.c" || category != "" {
 		t.Errorf("details are %q, %q", recipient, category)
 	}
 }

@@ -14,7 +14,9 @@ type preset struct {
 	projection string
 	keep       []string
 	messages   messageSettings // for ProjectionMessages
-	polls      bool            // whether the provider can be asked, so that reconcile has a meaning
+	polls      bool            // whether the provider can be asked for the results of tasks
+	path       string          // of one message's status at the provider's API, for ProjectionMessages
+	answer     answerSettings  // what that says
 }
 
 // tolerance is what Stripe, Standard Webhooks and Answerline all name.
@@ -56,6 +58,7 @@ var presets = map[string]preset{
 			eventType: body("event"), subject: body("message_id"), occurredAt: body("timestamp"),
 		},
 		projection: ProjectionMessages, messages: koltrixMessages, keep: []string{"X-Koltrix-Event"},
+		path: "/v1/messages/{id}", answer: koltrixAnswer,
 	},
 	// Cloro: v1=<hex HMAC-SHA256 of "{X-Cloro-Timestamp}.{body}">, the whsec_…
 	// secret verbatim, 300 s; payload and key as Answerline's.

@@ -13,6 +13,10 @@ import (
 var (
 	//go:embed sql/settle.sql
 	settleSQL string
+	//go:embed sql/settle_messages.sql
+	settleMessagesSQL string
+	//go:embed sql/enrol.sql
+	enrolSQL string
 	//go:embed sql/flag.sql
 	flagSQL string
 	//go:embed sql/hand_out.sql
@@ -33,6 +37,27 @@ func Settle(ctx context.Context, db DB, source string) (int64, error) {
 	tag, err := db.Exec(ctx, settleSQL, source)
 	if err != nil {
 		return 0, fmt.Errorf("settle the tasks of %q: %w", source, err)
+	}
+	return tag.RowsAffected(), nil
+}
+
+// SettleMessages closes a source's messages that have a final status, and those
+// that are registered no more, and returns how many it closed.
+func SettleMessages(ctx context.Context, db DB, source string) (int64, error) {
+	tag, err := db.Exec(ctx, settleMessagesSQL, source)
+	if err != nil {
+		return 0, fmt.Errorf("settle the messages of %q: %w", source, err)
+	}
+	return tag.RowsAffected(), nil
+}
+
+// Enrol opens up to limit of a source's messages that have no final status so
+// long after they were registered, the oldest first, and returns how many. A
+// message is enrolled once.
+func Enrol(ctx context.Context, db DB, source string, after time.Duration, limit int) (int64, error) {
+	tag, err := db.Exec(ctx, enrolSQL, source, after, limit)
+	if err != nil {
+		return 0, fmt.Errorf("look for messages of %q without a final status: %w", source, err)
 	}
 	return tag.RowsAffected(), nil
 }

@@ -336,3 +336,103 @@ func TestAPauseIsNeverShortened(t *testing.T) {
 		}
 	}
 }
+
+// messages registers messages of source mail as if an hour ago.
+func messages(t *testing.T, db *pgxpool.Pool, final bool, ids ...string) {
+	t.Helper()
+	exec(t, db, `insert into messages (source, message_id, final, registered_at)
+select 'mail', id, $1, now() - interval '1 hour' - n * interval '1 second' from unnest($2::text[]) with ordinality as t(id, n)`, final, ids)
+}
+
+func TestMessagesAreEnrolledOnceTheOldestFirst(t *testing.T) {
+	t.Parallel()
+	super, db := database(t)
+	messages(t, super, false, "young", "older", "oldest")
+	messages(t, super, true, "final")
+	exec(t, super, "insert into messages (source, message_id, registered_at) values ('mail', 'too young', now() - interval '59 minutes'), ('other', 'theirs', now() - interval '9 hours')")
+	for _, want := range []int64{2, 1, 0} {
+		if n, err := tasks.Enrol(t.Context(), db, "mail", time.Hour, 2); err != nil || n != want {
+			t.Errorf("enrolled %d, %v; want %d", n, err, want)
+		}
+		if want == 2 && scalar[string](t, super, "select string_agg(task_id, ' ' order by task_id) from submitted_tasks") != "older oldest" {
+			t.Error("those enrolled first are not the oldest")
+		}
+	}
+	if n := scalar[int](t, super, "select count(*) from submitted_tasks s join messages m on m.source = s.source and m.message_id = s.task_id and m.registered_at = s.created_at"); n != 3 {
+		t.Errorf("%d of 3 are as old as their message", n)
+	}
+	due, err := tasks.HandOut(t.Context(), db, tasks.HandOutLimits{Source: "mail", After: time.Hour, Limit: 9, AtATime: 9, Again: time.Minute})
+	if err != nil || len(due) != 3 {
+		t.Errorf("handed out %v, %v", due, err)
+	}
+}
+
+// TestTwoLeadersEnrolNothingTwice has several enrol at once.
+func TestTwoLeadersEnrolNothingTwice(t *testing.T) {
+	t.Parallel()
+	super, db := database(t)
+	exec(t, super, "insert into messages (source, message_id, registered_at) select 'mail', 'm' || n, now() - interval '2 hours' from generate_series(1, 500) n")
+	var leaders sync.WaitGroup
+	for range 4 {
+		leaders.Go(func() {
+			for empty := 0; empty < 3; {
+				n, err := tasks.Enrol(context.Background(), db, "mail", time.Hour, 50)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n == 0 {
+					empty++ // another may have been faster with all in reach
+				}
+			}
+		})
+	}
+	leaders.Wait()
+	left, err := tasks.Enrol(t.Context(), db, "mail", time.Hour, 500)
+	if n := scalar[int64](t, super, "select count(*) from submitted_tasks"); err != nil || n != 500 {
+		t.Errorf("%d are enrolled, %d of them in the end, %v; want 500", n, left, err)
+	}
+}
+
+// TestMessagesAreSettledByAFinalStatus changes messages that are handed out.
+func TestMessagesAreSettledByAFinalStatus(t *testing.T) {
+	t.Parallel()
+	super, db := database(t)
+	messages(t, super, false, "opened", "sent", "deleted")
+	if _, err := tasks.Enrol(t.Context(), db, "mail", time.Hour, 9); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, super, "insert into submitted_tasks (task_id) values ('answers have no messages')")
+	handOut := func() []tasks.Overdue {
+		t.Helper()
+		due, err := tasks.HandOut(t.Context(), db, tasks.HandOutLimits{Source: "mail", After: time.Hour, Limit: 9, AtATime: 9, Again: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return due
+	}
+	due := handOut()
+	exec(t, super, "update messages set final = true where message_id = 'opened'")
+	exec(t, super, "delete from messages where message_id = 'deleted'")
+	for _, task := range due {
+		if mine, err := tasks.Claim(t.Context(), db, task.ID); err != nil || mine != (task.TaskID != "opened") {
+			t.Errorf("claimed %s: %v, %v", task.TaskID, mine, err)
+		}
+	}
+	exec(t, super, "update submitted_tasks set handed_out_at = null, next_poll_at = now()")
+	exec(t, super, "update submitted_tasks set next_poll_at = null where task_id = 'opened'")
+	for _, task := range handOut() {
+		if task.TaskID == "opened" {
+			t.Error("a message with a final status is handed out")
+		}
+	}
+	if n, err := tasks.SettleMessages(t.Context(), db, "mail"); err != nil || n != 2 {
+		t.Errorf("settled %d, %v; want 2", n, err)
+	}
+	if open := scalar[string](t, super, "select string_agg(task_id, ',' order by id) from submitted_tasks where settled_at is null"); open != "sent,answers have no messages" {
+		t.Errorf("open are %s", open)
+	}
+	if n, err := tasks.Enrol(t.Context(), db, "mail", time.Hour, 9); err != nil || n != 0 {
+		t.Errorf("enrolled %d again, %v", n, err)
+	}
+}

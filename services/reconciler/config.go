@@ -1,11 +1,12 @@
 // Package reconciler is the service that goes back to the provider for what
 // never arrived.
 //
-// One reconciler leads: it looks for overdue tasks and hands them out over the
-// broker, or asks by itself when the broker is away. All of them ask, under one
-// rate limit a source that is kept in Postgres. What the provider says of a task
-// that has ended goes into the same inbox as a delivery, under the same key, and
-// is processed like one. The leader also keeps the payload partitions.
+// One reconciler leads: it looks for overdue tasks, and for messages that have
+// no final status for long, and hands them out over the broker, or asks by itself
+// when the broker is away. All of them ask, under one rate limit a source that is
+// kept in Postgres. What the provider says of a task that has ended, or of a
+// message, goes into the same inbox as a delivery, under the same key, and is
+// processed like one. The leader also keeps the payload partitions.
 package reconciler
 
 import (
@@ -27,7 +28,7 @@ type Config struct {
 	service.Sources  `embed:""`
 
 	HealthListen     string        `name:"health-listen" env:"CATCHWATER_HEALTH_LISTEN" default:"127.0.0.1:8183" help:"Address of /livez, /readyz and /metrics."`
-	ScanInterval     time.Duration `name:"scan-interval" env:"CATCHWATER_SCAN_INTERVAL" default:"30s" help:"How often the leader looks for overdue tasks."`
+	ScanInterval     time.Duration `name:"scan-interval" env:"CATCHWATER_SCAN_INTERVAL" default:"30s" help:"How often the leader looks for overdue tasks and messages."`
 	Workers          int           `name:"workers" env:"CATCHWATER_WORKERS" default:"4" help:"Polls under way at a time (1 to 64)."`
 	Lease            time.Duration `name:"lease" env:"CATCHWATER_LEASE" default:"15s" help:"How long after a leader's death another takes over (at least 1s)."`
 	PayloadRetention time.Duration `name:"payload-retention" env:"CATCHWATER_PAYLOAD_RETENTION" default:"720h" help:"How long bodies are kept, by whole days of UTC (at least 24h); 0 keeps them for ever. Keys stay, and so do bodies whose rows are not processed."`

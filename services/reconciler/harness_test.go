@@ -28,7 +28,8 @@ import (
 // within bounds what a test waits for; a sound run needs a fraction of it.
 const within = 30 * time.Second
 
-// provider is a small stand-in for the API: each task answers as it is told.
+// provider is a small stand-in for the API: each task, and each message, answers
+// as it is told.
 type provider struct {
 	*httptest.Server
 
@@ -49,7 +50,8 @@ func newProvider(t *testing.T) *provider {
 }
 
 func (p *provider) serve(w http.ResponseWriter, r *http.Request) {
-	id, _ := url.PathUnescape(strings.TrimPrefix(r.URL.EscapedPath(), "/v1/async/task/"))
+	path := r.URL.EscapedPath()
+	id, _ := url.PathUnescape(path[strings.LastIndex(path, "/")+1:])
 	key := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	p.mu.Lock()
 	p.asked[id]++
@@ -134,17 +136,23 @@ type system struct {
 // that all tests share.
 func newSystem(t *testing.T, databaseURL, settings string) *system {
 	t.Helper()
+	return newSystemOf(t, databaseURL, "answers", "answerline", settings)
+}
+
+// newSystemOf makes a system whose source has that name and preset.
+func newSystemOf(t *testing.T, databaseURL, name, preset, settings string) *system {
+	t.Helper()
 	s := &system{t: t, db: pgtest.Pool(t, databaseURL), url: databaseURL, provider: newProvider(t), dir: t.TempDir(), nats: "nats://127.0.0.1:1"}
 	s.config = filepath.Join(s.dir, "catchwater.yaml")
 	s.writeKey("the-api-key")
 	s.write("secret", "whsec_0123456789abcdef")
 	s.write("catchwater.yaml", fmt.Sprintf(`sources:
-  answers:
-    preset: answerline
+  %s:
+    preset: %s
     secrets: [{file: %q}]
     max_body: 2KiB
     reconcile: {base_url: %q, token: {file: %q}, after: 1s, rate: 200, interval: 200ms%s}
-`, s.path("secret"), s.provider.URL, s.path("key"), settings))
+`, name, preset, s.path("secret"), s.provider.URL, s.path("key"), settings))
 	return s
 }
 

@@ -19,6 +19,8 @@ const (
 	handOutSpare = 45 * time.Second
 	// maxHandOut bounds what is handed out in one statement.
 	maxHandOut = 500
+	// maxEnrol bounds how many messages are enrolled in one statement.
+	maxEnrol = 1000
 	// maxFlag bounds how many tasks past the horizon are marked in one statement,
 	// and maxFlagged how many of those found in one scan are logged each.
 	maxFlag    = 1000
@@ -48,7 +50,7 @@ func (r *reconciler) leadSource(ctx context.Context, p *provider) {
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		if err := r.scan(ctx, p, pace); err != nil && ctx.Err() == nil {
-			p.log.Warn("the scan for overdue tasks stopped; the next one goes on", slog.Any("error", err))
+			p.log.Warn("the scan for overdue "+p.subject.plural+" stopped; the next one goes on", slog.Any("error", err))
 		}
 		select {
 		case <-ctx.Done():
@@ -62,7 +64,7 @@ func (r *reconciler) leadSource(ctx context.Context, p *provider) {
 func (r *reconciler) scan(ctx context.Context, p *provider, pace *rate.Limiter) error {
 	next := time.Now().Add(r.cfg.ScanInterval)
 	name, settings := p.source.Name, p.source.Reconcile
-	settled, err := tasks.Settle(ctx, r.db, name)
+	enrolled, settled, err := r.refresh(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -83,11 +85,28 @@ func (r *reconciler) scan(ctx context.Context, p *provider, pace *rate.Limiter) 
 		}
 		handedOut += n
 	}
-	if settled > 0 || handedOut > 0 {
-		p.log.Info("looked for overdue tasks", slog.Int64("settled", settled), slog.Int("handed_out", handedOut),
-			slog.Int64("open", counts.Open), slog.Int64("overdue", counts.Overdue))
+	if enrolled > 0 || settled > 0 || handedOut > 0 {
+		p.log.Info("looked for overdue "+p.subject.plural, slog.Int64("enrolled", enrolled), slog.Int64("settled", settled),
+			slog.Int("handed_out", handedOut), slog.Int64("open", counts.Open), slog.Int64("overdue", counts.Overdue))
 	}
 	return nil
+}
+
+// refresh closes what needs no asking for any more. Tasks are opened by whoever
+// submits them; messages are here, when their time has come.
+func (r *reconciler) refresh(ctx context.Context, p *provider) (enrolled, settled int64, err error) {
+	name := p.source.Name
+	if p.source.Messages == nil {
+		settled, err = tasks.Settle(ctx, r.db, name)
+		return 0, settled, err
+	}
+	for n := int64(maxEnrol); n == maxEnrol; enrolled += n {
+		if n, err = tasks.Enrol(ctx, r.db, name, p.source.Reconcile.After, maxEnrol); err != nil {
+			return enrolled, 0, err
+		}
+	}
+	settled, err = tasks.SettleMessages(ctx, r.db, name)
+	return enrolled, settled, err
 }
 
 // flag marks and reports tasks past the horizon.
@@ -100,15 +119,15 @@ func (r *reconciler) flag(ctx context.Context, p *provider) error {
 		}
 		for n, task := range flagged {
 			if total+n < maxFlagged {
-				p.log.Error("a submitted task has no result and is past the horizon; it needs investigation",
-					slog.String("task_id", task.TaskID), slog.String("idempotency_key", task.IdempotencyKey), slog.Duration("horizon", horizon))
+				p.log.Error(p.subject.lost+" and is past the horizon; it needs investigation",
+					slog.String(p.subject.id, task.TaskID), slog.String("idempotency_key", task.IdempotencyKey), slog.Duration("horizon", horizon))
 			}
 		}
 		total += len(flagged)
 		if len(flagged) < maxFlag {
 			if total > maxFlagged {
-				p.log.Error("more submitted tasks are past the horizon; `catchwater tasks list --needs-investigation` shows them",
-					slog.Int("tasks", total), slog.Duration("horizon", horizon))
+				p.log.Error("more "+p.subject.plural+" are past the horizon; `catchwater tasks list --needs-investigation` shows them",
+					slog.Int(p.subject.plural, total), slog.Duration("horizon", horizon))
 			}
 			return nil
 		}

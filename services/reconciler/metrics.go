@@ -7,7 +7,7 @@ import (
 )
 
 // metrics are what the service counts. Both labels have few values: configured
-// sources, and the results named in poll.go.
+// sources, and the results named in verdict.go.
 type metrics struct {
 	polls       *prometheus.CounterVec
 	recovered   *prometheus.CounterVec
@@ -26,11 +26,11 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "catchwater_reconciler_polls_total", Help: "Questions to the provider, by source and result.",
 		}, []string{"source", "result"}),
 		recovered: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "catchwater_reconciler_recovered_total", Help: "Results that came only by asking: their deliveries were lost or late.",
+			Name: "catchwater_reconciler_recovered_total", Help: "Results and events that came only by asking: their deliveries were lost or late.",
 		}, []string{"source"}),
-		open:        gauge("catchwater_tasks_open", "Submitted tasks without a result."),
-		overdue:     gauge("catchwater_tasks_overdue", "Submitted tasks that are asked for."),
-		pastHorizon: gauge("catchwater_tasks_past_horizon", "Submitted tasks that need investigation: the provider must have ended or given up."),
+		open:        gauge("catchwater_tasks_open", "Submitted tasks without a result, and registered messages without a final status that are older than the source's after."),
+		overdue:     gauge("catchwater_tasks_overdue", "Of those, the ones that are asked for."),
+		pastHorizon: gauge("catchwater_tasks_past_horizon", "Of those, the ones that need investigation: the provider must have ended or given up."),
 		leading: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "catchwater_reconciler_leader", Help: "1 on the reconciler that leads, else 0.",
 		}),

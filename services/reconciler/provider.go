@@ -7,13 +7,14 @@ import (
 	"os"
 	"sync"
 
-	"github.com/catchwater/catchwater/pkg/answerline"
+	"github.com/catchwater/catchwater/pkg/httpapi"
 	"github.com/catchwater/catchwater/pkg/source"
 )
 
 // provider is a source whose provider can be asked.
 type provider struct {
 	source    *source.Source
+	subject   subject // what it is asked about
 	transport http.RoundTripper
 	log       *slog.Logger
 
@@ -35,14 +36,16 @@ func openProviders(sources *source.Config, workers int, log *slog.Logger) ([]*pr
 		if err != nil {
 			return nil, fmt.Errorf("source %q: reconcile.token: %w", s.Name, err)
 		}
-		all = append(all, &provider{source: s, transport: transport, log: log.With(slog.String("source", s.Name)), key: key})
+		all = append(all, &provider{
+			source: s, subject: subjectOf(s), transport: transport, log: log.With(slog.String("source", s.Name)), key: key,
+		})
 	}
 	return all, nil
 }
 
 // client returns a client with the API key as it stands now: a key that the
 // provider refuses can be replaced in its file while the service runs.
-func (p *provider) client() *answerline.Client {
+func (p *provider) client() *httpapi.Client {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	key, err := source.ReadSecret(p.source.Reconcile.Token, os.Getenv)
@@ -53,7 +56,7 @@ func (p *provider) client() *answerline.Client {
 		p.log.Info("the API key has changed", slog.String("place", p.source.Reconcile.Token.String()))
 		p.key = key
 	}
-	return &answerline.Client{
+	return &httpapi.Client{
 		BaseURL: p.source.Reconcile.BaseURL, Key: p.key, Timeout: p.source.Reconcile.Timeout,
 		MaxBody: p.source.MaxBody, Transport: p.transport,
 	}

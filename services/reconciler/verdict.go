@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/catchwater/catchwater/pkg/answerline"
+	"github.com/catchwater/catchwater/pkg/httpapi"
 	"github.com/catchwater/catchwater/pkg/inbox"
 	"github.com/catchwater/catchwater/pkg/source"
 	busv1 "github.com/catchwater/catchwater/proto/catchwater/bus/v1"
@@ -34,7 +34,7 @@ const (
 	kindServerError  = "server_error"
 	kindNoAnswer     = "no_answer"
 	kindRefused      = "refused"
-	kindUnusable     = "unusable" // an answer that cannot be the task's result
+	kindUnusable     = "unusable" // an answer of which nothing, or not all, can be made
 )
 
 // verdict is what a poll comes to.
@@ -42,56 +42,71 @@ type verdict struct {
 	label     string
 	result    string // for the record
 	settled   bool
-	recovered bool // it was this poll that brought the result
-	// next is the time until the task is asked for again, rare the same past the
+	recovered bool // it was this poll that brought what is new
+	// next is the time until the subject is asked for again, rare the same past the
 	// horizon, and backOff where the wait begins after an error.
 	next, rare, backOff time.Duration
 	pause               time.Duration // of the whole source, when more than 0
 	level               slog.Level
 }
 
-// answered deals with an answer about a task. Only a final one says anything
-// for good: a task may go from PROCESSING back to QUEUED.
-func (r *reconciler) answered(ctx context.Context, j job, task answerline.Task, body []byte) (verdict, error) {
+// answered deals with what the provider says of a subject. Only what is final
+// says anything for good: a task may go from PROCESSING back to QUEUED.
+func (r *reconciler) answered(ctx context.Context, j job, said answer) (verdict, error) {
 	settings := j.provider.source.Reconcile
 	unusable := func(why string) (verdict, error) {
 		return verdict{label: kindUnusable, result: why, next: settings.Rare, rare: settings.Rare, level: slog.LevelError}, nil
 	}
-	if task.ID != j.task.TaskID {
-		return unusable(fmt.Sprintf("the answer is about task %.80q", task.ID))
-	}
-	if !task.Final() {
-		return verdict{label: kindNotFinal, result: task.Status, next: settings.Interval, rare: settings.Rare, level: slog.LevelDebug}, nil
-	}
-	// The same code as for a delivery, so that the key is the one that its
-	// delivery has, or would have had. Whatever is read otherwise there than here
-	// must not be stored under another key.
-	identity := j.provider.source.Identify(http.Header{}, body)
+	recovered, failed, err := r.keep(ctx, j, said)
 	switch {
-	case identity.Test:
-		return unusable("the answer is marked as a test")
-	case identity.Quarantine != "":
-		return unusable(identity.Quarantine)
-	case identity.EventKey != j.task.TaskID:
-		return unusable(fmt.Sprintf("the source's settings make %.80q the key of the answer, not the task id", identity.EventKey))
-	}
-	stored, err := r.store.Insert(ctx, []inbox.Delivery{{
-		Source: j.provider.source.Name, EventKey: identity.EventKey, EventType: identity.EventType, Subject: identity.Subject,
-		OccurredAt: identity.OccurredAt, Origin: inbox.FromReconcile, Body: body,
-	}})
-	if err != nil {
+	case err != nil:
 		return verdict{}, err
+	case failed != nil:
+		return unusable(failed.Error())
+	case said.final:
+		return verdict{label: kindFinal, result: said.status, settled: true, recovered: recovered, level: slog.LevelInfo}, nil
+	case said.unusable != "":
+		return unusable(said.unusable)
 	}
-	if stored[0].Outcome == inbox.Failed {
-		return unusable(stored[0].Err.Error())
-	}
-	recovered := stored[0].Outcome == inbox.Stored
+	level := slog.LevelDebug
 	if recovered {
-		r.metrics.recovered.WithLabelValues(j.provider.source.Name).Inc()
-		// Not told, the processors find the row by themselves.
-		_ = r.bus.Announce(&busv1.Announcement{InboxId: stored[0].ID, Source: j.provider.source.Name, EventKey: identity.EventKey}, "")
+		level = slog.LevelInfo
 	}
-	return verdict{label: kindFinal, result: task.Status, settled: true, recovered: recovered, level: slog.LevelInfo}, nil
+	return verdict{
+		label: kindNotFinal, result: said.status, recovered: recovered, next: settings.Interval, rare: settings.Rare, level: level,
+	}, nil
+}
+
+// keep puts what was learnt into the inbox, and announces it. It returns
+// whether any of it is new, and what the database refuses.
+func (r *reconciler) keep(ctx context.Context, j job, said answer) (recovered bool, failed, err error) {
+	if len(said.events) == 0 {
+		return false, nil, nil
+	}
+	name := j.provider.source.Name
+	deliveries := make([]inbox.Delivery, 0, len(said.events))
+	for _, event := range said.events {
+		deliveries = append(deliveries, inbox.Delivery{
+			Source: name, EventKey: event.EventKey, EventType: event.EventType, Subject: event.Subject,
+			OccurredAt: event.OccurredAt, Origin: inbox.FromReconcile, Body: event.Body, Restated: said.restated,
+		})
+	}
+	stored, err := r.store.Insert(ctx, deliveries)
+	if err != nil {
+		return false, nil, err
+	}
+	for i, result := range stored {
+		switch result.Outcome {
+		case inbox.Failed:
+			failed = result.Err
+		case inbox.Stored:
+			recovered = true
+			r.metrics.recovered.WithLabelValues(name).Inc()
+			// Not told, the processors find the row by themselves.
+			_ = r.bus.Announce(&busv1.Announcement{InboxId: result.ID, Source: name, EventKey: deliveries[i].EventKey}, "")
+		}
+	}
+	return recovered, failed, nil
 }
 
 // refused deals with an error of the API, or no answer at all.
@@ -106,11 +121,11 @@ func refused(settings *source.Reconcile, err error) verdict {
 	paused := func(label, result string, pause time.Duration, level slog.Level) verdict {
 		return verdict{label: label, result: result, next: pause, rare: pause, pause: pause, level: level}
 	}
-	var tooLarge *answerline.TooLargeError
+	var tooLarge *httpapi.TooLargeError
 	if errors.As(err, &tooLarge) {
 		return rarely(kindUnusable, tooLarge.Error()+"; raise the source's max_body", slog.LevelError)
 	}
-	var apiError *answerline.Error
+	var apiError *httpapi.Error
 	if !errors.As(err, &apiError) {
 		return errorAgain
 	}
@@ -127,7 +142,7 @@ func refused(settings *source.Reconcile, err error) verdict {
 		return paused(kindUnauthorized, result, pauseForKey, slog.LevelError)
 	case apiError.Status == http.StatusNotFound:
 		return rarely(kindNotFound, result, slog.LevelWarn)
-	case answerline.IsTemporary(err):
+	case httpapi.IsTemporary(err):
 		errorAgain.label, errorAgain.result = kindServerError, result
 		return errorAgain
 	}

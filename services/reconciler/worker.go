@@ -40,7 +40,7 @@ func (r *reconciler) work(ctx, polling context.Context) {
 			}
 		}
 		if err := r.poll(ctx, polling, j); err != nil && polling.Err() == nil {
-			j.log().Warn("a poll could not be made or recorded; the task is handed out again", slog.Any("error", err))
+			j.log().Warn("a poll could not be made or recorded; the "+j.provider.subject.noun+" is handed out again", slog.Any("error", err))
 		}
 	}
 }
@@ -62,17 +62,17 @@ func (r *reconciler) read(msg jetstream.Msg) (job, bool) {
 }
 
 func (j job) log() *slog.Logger {
-	return j.provider.log.With(slog.String("task_id", j.task.TaskID))
+	return j.provider.log.With(slog.String(j.provider.subject.id, j.task.TaskID))
 }
 
-// poll asks the provider for one task, when its turn has come, and writes down
+// poll asks the provider for one subject, when its turn has come, and writes down
 // what comes of it.
 func (r *reconciler) poll(ctx, polling context.Context, j job) error {
 	if mine, err := r.awaitTurn(ctx, j); err != nil || !mine {
 		return err
 	}
 	began := time.Now()
-	task, body, err := j.provider.client().GetTask(polling, j.task.TaskID)
+	said, err := j.provider.subject.ask(polling, j.provider, j.task.TaskID)
 	if polling.Err() != nil {
 		return polling.Err() // cut off, which says nothing of the provider
 	}
@@ -82,7 +82,7 @@ func (r *reconciler) poll(ctx, polling context.Context, j job) error {
 	var v verdict
 	if err != nil {
 		v = refused(j.provider.source.Reconcile, err)
-	} else if v, err = r.answered(ctx, j, task, body); err != nil {
+	} else if v, err = r.answered(ctx, j, said); err != nil {
 		return err
 	}
 	return r.record(ctx, j, v, time.Since(began))
@@ -132,7 +132,7 @@ func (r *reconciler) record(ctx context.Context, j job, v verdict, took time.Dur
 	if err != nil {
 		return err
 	}
-	j.log().Log(ctx, v.level, "asked the provider for a task", slog.String("result", v.result), slog.String("kind", v.label),
+	j.log().Log(ctx, v.level, "asked the provider for a "+j.provider.subject.noun, slog.String("result", v.result), slog.String("kind", v.label),
 		slog.Int("polls", polls), slog.Bool("settled", v.settled), slog.Bool("recovered", v.recovered), slog.Duration("took", took),
 		slog.Duration("pause", v.pause), slog.Duration("again_in", next))
 	return nil

@@ -8,6 +8,7 @@ with due as (
     where source = $1 and settled_at is null and task_id is not null and next_poll_at is null
       and created_at < now() - $2::interval
       and not exists (select from inbox i where i.source = t.source and i.event_key = t.task_id)
+      and not exists (select from messages m where m.source = t.source and m.message_id = t.task_id and m.final)
     order by created_at
     limit $3
   )
@@ -16,6 +17,7 @@ with due as (
     select id, next_poll_at as since from submitted_tasks t
     where source = $1 and settled_at is null and task_id is not null and next_poll_at <= now()
       and not exists (select from inbox i where i.source = t.source and i.event_key = t.task_id)
+      and not exists (select from messages m where m.source = t.source and m.message_id = t.task_id and m.final)
     order by next_poll_at
     limit $3
   )
