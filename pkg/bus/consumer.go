@@ -32,6 +32,9 @@ func Polls() Queue {
 	return queue("CATCHWATER_POLL", pollSubjects+">", "reconciler", 100_000, 64<<20)
 }
 
+// Names returns the names of the queue's stream and of its consumer.
+func (q Queue) Names() (stream, consumer string) { return q.stream.Name, q.consumer.Durable }
+
 func queue(stream, subjects, durable string, maxMsgs, maxBytes int64) Queue {
 	return Queue{
 		stream: jetstream.StreamConfig{
