@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,6 +83,39 @@ func (u *up) awaitWork(was work) (now work) {
 	return now
 }
 
+// awaitLostBounce has a message bounce whose delivery is never sent, and returns
+// when the system has found it out by asking.
+func (u *up) awaitLostBounce() {
+	u.t.Helper()
+	simulator := harness.Simulator{T: u.t, Addr: strings.TrimPrefix(u.env()["SIMULATOR_URL"], "http://")}
+	var made struct {
+		ID string `json:"message_id"`
+	}
+	history := []any{"sent", map[string]any{"event": "bounced", "noDelivery": true}}
+	if status := simulator.Call(http.MethodPost, "/control/koltrix/messages", map[string]any{"history": history}, &made); status != http.StatusCreated {
+		u.t.Fatalf("the simulator answers %d", status)
+	}
+	conn, err := pgx.Connect(u.t.Context(), u.env()["DATABASE_URL"])
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	const register = "insert into messages (source, message_id, registered_at) values ('mail', $1, now() - interval '1 hour')"
+	if _, err := conn.Exec(u.t.Context(), register, made.ID); err != nil {
+		u.t.Fatal(err)
+	}
+	harness.Await(u.t, 60*time.Second, "the bounce", func() error {
+		var status, origin string
+		err := conn.QueryRow(u.t.Context(), `select m.status, i.origin from messages m
+		  join inbox i on i.source = m.source and i.subject = m.message_id and i.event_type = 'message.bounced'
+		  where m.message_id = $1`, made.ID).Scan(&status, &origin)
+		if err == nil && (status != "bounced" || origin != "reconcile") {
+			err = fmt.Errorf("it is %s by %s", status, origin)
+		}
+		return err
+	})
+}
+
 // left returns the command lines of processes that have to do with the folder.
 func (u *up) left() []string {
 	var lines []string
@@ -121,6 +155,7 @@ func TestUp(t *testing.T) {
 
 	first := startUp(t, data)
 	done := first.awaitWork(work{5, 5, 15})
+	first.awaitLostBounce()
 	for _, name := range []string{"DATABASE_URL", "NATS_URL", "INGRESS_URL", "SIMULATOR_URL", "DEMO_SECRET_FILE", "DEMO_MAIL_SECRET_FILE"} {
 		if first.env()[name] == "" {
 			t.Errorf("the env file has no %s", name)

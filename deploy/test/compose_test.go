@@ -137,14 +137,13 @@ func TestComposeDeliversToItself(t *testing.T) {
 		if secret := ingress[delivered.Secrets[0].Env]; secret == "" || secret != simulator[provider+"WEBHOOK_SECRET"] {
 			t.Errorf("the simulator signs for %s with another secret than the ingress has", delivered.Name)
 		}
-	}
-	delivered := sources.Lookup("answers")
-	api, err := url.Parse(delivered.Reconcile.BaseURL)
-	if err != nil || api.Hostname() != "simulator" || api.Port() != portText(project.Services["simulator"].Ports[0].Target) {
-		t.Errorf("the provider is asked at %s, which is not the simulator", delivered.Reconcile.BaseURL)
-	}
-	if environmentOf(project.Services["reconciler"])[delivered.Reconcile.Token.Env] != simulator["SIMULATOR_API_KEY"] {
-		t.Error("the reconciler asks with another key than the simulator's")
+		api, err := url.Parse(delivered.Reconcile.BaseURL)
+		if err != nil || api.Hostname() != "simulator" || api.Port() != portText(project.Services["simulator"].Ports[0].Target) {
+			t.Errorf("the provider of %s is asked at %s, which is not the simulator", delivered.Name, delivered.Reconcile.BaseURL)
+		}
+		if environmentOf(project.Services["reconciler"])[delivered.Reconcile.Token.Env] != simulator[provider+"API_KEY"] {
+			t.Errorf("the reconciler asks for %s with another key than the simulator's", delivered.Name)
+		}
 	}
 }
 
@@ -215,7 +214,7 @@ func TestComposeWithASourceOfOnesOwn(t *testing.T) {
 		t.Errorf("the override's sources are not those that are used: %v", sources.Sources)
 	}
 	environment := environmentOf(project.Services["ingress"])
-	configure(t, "ingress", environment, append(secrets, "ANSWERLINE_SECRET", "ANSWERLINE_API_KEY", "KOLTRIX_SECRET"))
+	configure(t, "ingress", environment, append(secrets, "ANSWERLINE_SECRET", "ANSWERLINE_API_KEY", "KOLTRIX_SECRET", "KOLTRIX_API_KEY"))
 	for _, secret := range secrets {
 		if len(environment[secret]) < source.MinSecret {
 			t.Errorf("%s is not set, or too short to be taken", secret)

@@ -172,6 +172,10 @@ func TestMessagesOfAnotherProjectionAreRefused(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `source "payments" has projection none`) {
 		t.Errorf("got %v", err)
 	}
+	_, err = s.reconciled("mail")
+	if err == nil || !strings.Contains(err.Error(), `source "mail" is of messages, not tasks`) {
+		t.Errorf("got %v", err)
+	}
 	err = messagesAddCommand{Source: "nobody", IDs: []string{"m"}}.Run(t.Context(), s, output{})
 	if err == nil || !strings.Contains(err.Error(), `there is no source "nobody"`) {
 		t.Errorf("got %v", err)

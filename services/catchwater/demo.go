@@ -17,9 +17,8 @@ const (
 	demoScanInterval = 5 * time.Second
 )
 
-// demoConfig is the sources file of a system that was given none. A result that
-// has not come after 20 seconds is asked for, so that the reconciler is seen at
-// work.
+// demoConfig is the sources file of a system that was given none. What has
+// not come after 20 seconds is asked for, so that the reconciler is seen at work.
 const demoConfig = `# The demonstration's sources, whose providers are the simulator.
 # catchwater up --config FILE runs with sources of your own instead.
 sources:
@@ -34,11 +33,16 @@ sources:
   mail:
     preset: koltrix
     secrets: [{file: %[4]q}]
+    reconcile:
+      base_url: http://127.0.0.1:%[1]d
+      token: {file: %[5]q}
+      after: 20s
+      interval: 10s
 `
 
 // demoConfigFor is the file for secrets, and for a simulator on a port.
 func demoConfigFor(answers, mail demoSecrets, port int) string {
-	return fmt.Sprintf(demoConfig, port, answers.signingFile, answers.apiKeyFile, mail.signingFile)
+	return fmt.Sprintf(demoConfig, port, answers.signingFile, answers.apiKeyFile, mail.signingFile, mail.apiKeyFile)
 }
 
 // demoSecrets are what a demonstration's source and its provider share.

@@ -1,11 +1,9 @@
 package catchwater
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -14,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/catchwater/catchwater/pkg/answerline"
+	"github.com/catchwater/catchwater/pkg/httpapi"
 	"github.com/catchwater/catchwater/pkg/messages"
 	"github.com/catchwater/catchwater/pkg/submit"
 )
@@ -40,19 +39,22 @@ func (u *setup) demonstrate(ctx context.Context, log *slog.Logger) {
 		return
 	}
 	defer pool.Close()
-	base := "http://" + local(u.SimulatorPort)
 	var running sync.WaitGroup
-	running.Go(func() { u.submitTasks(ctx, pool, base, log) })
-	running.Go(func() { u.sendMail(ctx, pool, base, log) })
+	running.Go(func() { u.submitTasks(ctx, pool, log) })
+	running.Go(func() { u.sendMail(ctx, pool, log) })
 	running.Wait()
 }
 
-func (u *setup) submitTasks(ctx context.Context, pool *pgxpool.Pool, base string, log *slog.Logger) {
-	submitter := submit.Submitter{
-		DB: pool, Source: demoSource, Creator: &answerline.Client{BaseURL: base, Key: u.answers.apiKey, Timeout: demoTimeout},
-	}
+// api is a client for the simulator, by the key of one of its providers.
+func (u *setup) api(key string) *httpapi.Client {
+	return &httpapi.Client{BaseURL: "http://" + local(u.SimulatorPort), Key: key, Timeout: demoTimeout}
+}
+
+func (u *setup) submitTasks(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) {
+	api := u.api(u.answers.apiKey)
+	submitter := submit.Submitter{DB: pool, Source: demoSource, Creator: (*answerline.Client)(api)}
 	began := time.Now().Format("20060102-150405")
-	atRate(ctx, u.Rate, base+"/control/faults", demoFaults, func(n int) {
+	atRate(ctx, u.Rate, api, "/control/faults", demoFaults, func(n int) {
 		key := fmt.Sprintf("demo-%s-%d", began, n)
 		_, err := submitter.Submit(ctx, answerline.Create{TaskType: "answer", IdempotencyKey: key})
 		if err != nil && ctx.Err() == nil {
@@ -63,10 +65,11 @@ func (u *setup) submitTasks(ctx context.Context, pool *pgxpool.Pool, base string
 
 // sendMail sends messages and registers each once its id is known, which its
 // first event may well be before.
-func (u *setup) sendMail(ctx context.Context, pool *pgxpool.Pool, base string, log *slog.Logger) {
+func (u *setup) sendMail(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) {
+	api := u.api(u.mail.apiKey)
 	began := time.Now().Format("15:04:05")
-	atRate(ctx, u.MailRate, base+"/control/koltrix/faults", demoMailFaults, func(n int) {
-		id, err := u.sendMessage(ctx, base, n, began)
+	atRate(ctx, u.MailRate, api, "/control/koltrix/faults", demoMailFaults, func(n int) {
+		id, err := sendMessage(ctx, api, n, began)
 		if err == nil {
 			_, err = messages.Register(ctx, pool, demoMailSource, []string{id})
 		}
@@ -77,7 +80,7 @@ func (u *setup) sendMail(ctx context.Context, pool *pgxpool.Pool, base string, l
 }
 
 // sendMessage sends one to a reader or, every fifth, to two, and returns its id.
-func (u *setup) sendMessage(ctx context.Context, base string, n int, began string) (id string, err error) {
+func sendMessage(ctx context.Context, api *httpapi.Client, n int, began string) (id string, err error) {
 	to := []string{fmt.Sprintf("reader%d@example.com", n)}
 	if n%5 == 0 {
 		to = append(to, fmt.Sprintf("reader%d@example.org", n))
@@ -88,7 +91,7 @@ func (u *setup) sendMessage(ctx context.Context, base string, n int, began strin
 	if err != nil {
 		return "", err
 	}
-	answer, err := call(ctx, http.MethodPost, base+"/v1/messages", u.mail.apiKey, body)
+	answer, err := api.Send(ctx, http.MethodPost, "/v1/messages", body)
 	if err != nil {
 		return "", fmt.Errorf("send a message: %w", err)
 	}
@@ -104,13 +107,13 @@ func (u *setup) sendMessage(ctx context.Context, base string, n int, began strin
 // atRate sets faults as soon as the simulator listens, and then does something so
 // many times a second until ctx ends, counted from 1. At a rate of 0 it does
 // neither.
-func atRate(ctx context.Context, rate float64, faultsURL, faults string, do func(n int)) {
+func atRate(ctx context.Context, rate float64, api *httpapi.Client, faultsPath, faults string, do func(n int)) {
 	if rate == 0 {
 		return
 	}
 	const retry = 100 * time.Millisecond
 	for {
-		if _, err := call(ctx, http.MethodPut, faultsURL, "", []byte(faults)); err == nil {
+		if _, err := api.Send(ctx, http.MethodPut, faultsPath, []byte(faults)); err == nil {
 			break
 		}
 		select {
@@ -129,27 +132,4 @@ func atRate(ctx context.Context, rate float64, faultsURL, faults string, do func
 		case <-ticker.C:
 		}
 	}
-}
-
-// call makes a request with a JSON body and returns what it is answered, which is
-// an error unless it is 2xx.
-func call(ctx context.Context, method, url, key string, body []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, demoTimeout)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Authorization", "Bearer "+key)
-	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
-	if err == nil && (response.StatusCode < 200 || response.StatusCode > 299) {
-		err = fmt.Errorf("answered %s: %.200s", response.Status, answer)
-	}
-	return answer, err
 }

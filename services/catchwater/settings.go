@@ -82,11 +82,14 @@ func (s *settings) source(name string) (*source.Source, error) {
 	return found, nil
 }
 
-// reconciled returns a source whose provider can be asked.
+// reconciled returns a source of tasks whose provider can be asked.
 func (s *settings) reconciled(name string) (*source.Source, error) {
 	found, err := s.source(name)
 	if err != nil {
 		return nil, err
+	}
+	if found.Projection == source.ProjectionMessages {
+		return nil, fmt.Errorf("source %q is of messages, not tasks: catchwater messages is about those", name)
 	}
 	if found.Reconcile == nil {
 		return nil, fmt.Errorf("source %q has no reconcile section in the sources file, which says where its provider's API is", name)
