@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -59,14 +60,16 @@ func (s *Source) ReadAnswer(message string, content []byte) (Answer, error) {
 		if err != nil {
 			return Answer{}, err
 		}
-		if said.unusable != "" {
+		switch {
+		case said.unusable != "":
 			answer.Unusable = said.unusable
 			continue
+		case said.eventType == noEvent:
+			answer.Status = cmp.Or(answer.Status, said.status)
+			continue
 		}
-		if said.eventType != noEvent {
-			answer.Events = append(answer.Events, Event{Identity: said.identity, Body: body})
-		}
-		if status := rules.statuses[said.eventType]; status.Rank > highest || answer.Status == "" {
+		answer.Events = append(answer.Events, Event{Identity: said.identity, Body: body})
+		if status := rules.statuses[said.eventType]; status.Rank > highest {
 			answer.Status, answer.Final, highest = said.status, status.Final, status.Rank
 		}
 	}
@@ -98,7 +101,7 @@ func (a *answerRules) read(message string, body []byte) (said, error) {
 	if !ok {
 		return unusable("the answer has no status at %s", a.eventType)
 	}
-	status = safeText(status, maxStatus)
+	status = safeText(status, maxText)
 	eventType, ok := a.typeOf(status)
 	if !ok {
 		return unusable("the answer says %.80q, which is no status that reconcile.answer.types or messages.statuses names", status)

@@ -88,9 +88,13 @@ func TestWhatAnAnswerSays(t *testing.T) {
 				`; m1|message.sent|1|x message.sent m1 1970-01-01T00:00:01Z {"message_id":"m1","event":"message.sent","timestamp":1,"to":"x"}` +
 				`; unusable: the answer says "lost", which is no status that reconcile.answer.types or messages.statuses names`,
 		},
+		"no event beside a low one": {
+			", answer: {events: $}}\n    messages: {statuses: {low: {status: low, rank: -7}}, final: [low]", `[{"message_id":"m1","status":"queued"},{"message_id":"m1","status":"low","timestamp":1}]`,
+			`low final; m1|low|1|\- low m1 1970-01-01T00:00:01Z {"message_id":"m1","status":"low","timestamp":1}`,
+		},
 		"an empty array": {", answer: {events: log}", `{"log":[]}`, ""},
 		"no array":       {", answer: {events: log}", `{"log":{}}`, "; unusable: there is no array of events at log"},
-		"a long status":  {"", `{"message_id":"m1","status":"` + strings.Repeat("x", long) + `","timestamp":1}`, `; unusable: the answer says "` + strings.Repeat("x", 64) + `"`},
+		"a long status":  {"", `{"message_id":"m1","status":"` + strings.Repeat("x", long) + `","timestamp":1}`, `; unusable: the answer says "` + strings.Repeat("x", 80)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
