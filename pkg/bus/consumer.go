@@ -66,6 +66,7 @@ const (
 	pullExpiry       = 10 * time.Second
 	watchdogInterval = 5 * time.Second
 	stallAfter       = 15 * time.Second
+	giveBackTimeout  = 2 * time.Second
 )
 
 // Consumer takes messages from a queue for as long as it runs, whatever
@@ -95,8 +96,9 @@ func (c *Consumer) Messages() <-chan jetstream.Msg { return c.messages }
 // consumer is set up on it.
 func (c *Consumer) Healthy() bool { return c.healthy.Load() && c.bus.Connected() }
 
-// Run consumes until ctx ends. It rebuilds the stream and the consumer when
-// they are missing, so both may be deleted at any time.
+// Run consumes until ctx ends, and then gives back what nobody has received. It
+// rebuilds the stream and the consumer when they are missing, so both may be
+// deleted at any time.
 func (c *Consumer) Run(ctx context.Context) {
 	for warned := false; ctx.Err() == nil; {
 		err := c.consume(ctx, func() { warned = false })
@@ -150,6 +152,7 @@ func (c *Consumer) consume(ctx context.Context, onUp func()) error {
 	for {
 		select {
 		case <-ctx.Done():
+			c.giveBack(running)
 			return ctx.Err()
 		case <-running.Closed():
 			return errors.New("the consumer was closed")
@@ -195,9 +198,33 @@ func (c *Consumer) setUpStream(ctx context.Context) (jetstream.Stream, error) {
 func (c *Consumer) receive(ctx context.Context) func(jetstream.Msg) {
 	return func(msg jetstream.Msg) {
 		c.last.Store(time.Now().UnixNano())
+		if ctx.Err() != nil {
+			_ = msg.Nak()
+			return
+		}
 		select {
 		case c.messages <- msg:
 		case <-ctx.Done():
+			_ = msg.Nak()
+		}
+	}
+}
+
+// giveBack hands what has been fetched, and what nobody has received from
+// Messages, back to the broker, so that others have it at once. Kept, it would
+// be theirs only when its time to be acknowledged has run out.
+func (c *Consumer) giveBack(running jetstream.ConsumeContext) {
+	running.Drain() // through receive
+	select {
+	case <-running.Closed():
+	case <-time.After(giveBackTimeout):
+	}
+	for {
+		select {
+		case msg := <-c.messages:
+			_ = msg.Nak()
+		default:
+			return
 		}
 	}
 }

@@ -81,8 +81,13 @@ func Run(ctx context.Context, cfg Config) error {
 		},
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return service.ServeHealth(ctx, cfg.HealthListen, health, registry, log) })
+	// Health and metrics are there until everything in hand is finished.
+	around, stopAround := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopAround()
+	group.Go(func() error { return service.ServeHealth(around, cfg.HealthListen, health, registry, log) })
+	context.AfterFunc(ctx, func() { health.Hold("stop", "the service is stopping") })
 	group.Go(func() error {
+		defer stopAround()
 		if !postgres.AwaitSchema(ctx, pool, health, log) {
 			return nil
 		}

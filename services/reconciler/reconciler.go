@@ -39,7 +39,9 @@ type reconciler struct {
 	health    *service.Health
 	metrics   *metrics
 	providers []*provider
-	own       chan job // polls that the leader hands to this process without the broker
+	// databaseAway is kept by databaseAnswers, which one loop calls.
+	databaseAway bool
+	own          chan job // polls that the leader hands to this process without the broker
 }
 
 // Run reconciles until ctx ends, then finishes the polls under way.
@@ -81,8 +83,13 @@ func Run(ctx context.Context, cfg Config) error {
 		providers: providers, own: make(chan job),
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return service.ServeHealth(ctx, cfg.HealthListen, health, registry, log) })
+	// Health and metrics are there until everything in hand is finished.
+	around, stopAround := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopAround()
+	group.Go(func() error { return service.ServeHealth(around, cfg.HealthListen, health, registry, log) })
+	context.AfterFunc(ctx, func() { health.Hold("stop", "the service is stopping") })
 	group.Go(func() error {
+		defer stopAround()
 		if !postgres.AwaitSchema(ctx, pool, health, log) {
 			return nil
 		}
@@ -120,13 +127,13 @@ func (r *reconciler) run(ctx context.Context) {
 // requests for the lease, which every reconciler makes all the time, show it.
 func (r *reconciler) databaseAnswers(err error) {
 	const hold = "database"
-	ready, _ := r.health.Ready()
-	switch {
+	away := r.databaseAway
+	switch r.databaseAway = err != nil; {
 	case err != nil:
-		if r.health.Hold(hold, err.Error()); ready {
+		if r.health.Hold(hold, err.Error()); !away {
 			r.log.Warn("Postgres does not answer; nothing is asked for until it does", slog.Any("error", err))
 		}
-	case !ready:
+	case away:
 		r.health.Release(hold)
 		r.log.Info("Postgres answers again")
 	}

@@ -92,6 +92,10 @@ func (p *Process) Signal(s os.Signal) { _ = p.cmd.Process.Signal(s) }
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
+// ExitCode is the status that the process ended with, once it has: -1 after a
+// signal.
+func (p *Process) ExitCode() int { return p.cmd.ProcessState.ExitCode() }
+
 // Pid is the process's id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
