@@ -65,7 +65,7 @@ func readError(response *http.Response, data []byte) *Error {
 	_ = json.Unmarshal(data, &body)        // else nothing is known
 	_ = json.Unmarshal(body.Error, &inner) // {"error": {"code": …, "message": …}}
 	return &Error{
-		Status: response.StatusCode, RetryAfter: retryAfter(response.Header, time.Now()),
+		Status: response.StatusCode, RetryAfter: RetryAfter(response.Header, time.Now()),
 		Code: firstText(inner.Code, body.Code), Message: firstText(inner.Message, body.Message, body.Error),
 	}
 }
@@ -81,26 +81,31 @@ func firstText(values ...json.RawMessage) string {
 		if len(value) == 0 || json.Unmarshal(value, &text) != nil || text == "" {
 			continue
 		}
-		text = strings.Map(func(r rune) rune {
-			if unicode.IsControl(r) {
-				return ' '
-			}
-			return r
-		}, text)
-		if len(text) > maxText {
-			text = strings.ToValidUTF8(text[:maxText], "")
-		}
-		return text
+		return OneLine(text)
 	}
 	return ""
+}
+
+// OneLine is the beginning of a text from outside, at most 200 bytes, for people.
+func OneLine(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	if len(text) > maxText {
+		text = text[:maxText]
+	}
+	return strings.ToValidUTF8(text, "")
 }
 
 // maxRetryAfter keeps a provider's slip from stopping everything for days.
 const maxRetryAfter = time.Hour
 
-// retryAfter reads the header: seconds, or an HTTP date, which is compared with
+// RetryAfter reads the header of that name, 0 to an hour: seconds, or an HTTP date, which is compared with
 // the sender's own clock where the answer says it.
-func retryAfter(header http.Header, now time.Time) time.Duration {
+func RetryAfter(header http.Header, now time.Time) time.Duration {
 	text := strings.TrimSpace(header.Get("Retry-After"))
 	var wait time.Duration
 	seconds, err := strconv.ParseInt(text, 10, 64) // the greatest number when out of range

@@ -30,7 +30,7 @@ func TestRetryAfter(t *testing.T) {
 		header := http.Header{}
 		header.Set("Retry-After", c.text)
 		header.Set("Date", c.date)
-		if got := retryAfter(header, now); got != c.want {
+		if got := RetryAfter(header, now); got != c.want {
 			t.Errorf("%q, sent %q: got %s, want %s", c.text, c.date, got, c.want)
 		}
 	}

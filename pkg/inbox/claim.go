@@ -134,7 +134,7 @@ func PutOff(ctx context.Context, tx pgx.Tx, waits []Wait) error {
 	texts := make([]string, 0, len(waits))
 	for _, wait := range waits {
 		ids = append(ids, wait.ID)
-		texts = append(texts, columnText("waits for "+wait.For))
+		texts = append(texts, ErrorText("waits for "+wait.For))
 	}
 	if _, err := tx.Exec(ctx, putOffSQL, ids, texts, leastWait, mostWait); err != nil {
 		return fmt.Errorf("put off %d waiting rows: %w", len(waits), err)
@@ -161,7 +161,7 @@ func Fail(ctx context.Context, tx pgx.Tx, failures []Failure) error {
 	delays := make([]*time.Duration, 0, len(failures))
 	for _, failure := range failures {
 		ids = append(ids, failure.ID)
-		texts = append(texts, columnText(failure.Err.Error()))
+		texts = append(texts, ErrorText(failure.Err.Error()))
 		delay := &failure.RetryIn
 		if failure.Quarantine {
 			delay = nil
@@ -174,9 +174,9 @@ func Fail(ctx context.Context, tx pgx.Tx, failures []Failure) error {
 	return nil
 }
 
-// columnText is a text as the last_error column takes it: bounded, and text to
+// ErrorText is a text as a last_error column takes it: bounded, and text to
 // Postgres.
-func columnText(text string) string {
+func ErrorText(text string) string {
 	const most = 1000
 	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
 	if len(text) > most {

@@ -11,11 +11,15 @@ import (
 // ingress has held it to the source's limit already.
 const maxContent = 256 << 20
 
-// Content is what the body says: the body itself, or, where a source's senders
-// sign compressed bytes, those inflated. (No JSON text, form or XML begins with
-// gzip's two magic bytes.)
+// Compressed reports whether the body is compressed: a source's senders may sign
+// the compressed bytes. (No JSON text, form or XML begins with gzip's two magic
+// bytes.)
+func (r *Row) Compressed() bool { return bytes.HasPrefix(r.Body, []byte{0x1f, 0x8b}) }
+
+// Content is what the body says: the body itself, inflated where it is
+// Compressed.
 func (r *Row) Content() ([]byte, error) {
-	if !bytes.HasPrefix(r.Body, []byte{0x1f, 0x8b}) {
+	if !r.Compressed() {
 		return r.Body, nil
 	}
 	reader, err := gzip.NewReader(bytes.NewReader(r.Body))

@@ -179,6 +179,40 @@ func TestUnprocessedAndQuarantinedRowsKeepTheirBodies(t *testing.T) {
 	}
 }
 
+func TestEffectsThatAreNotPerformedKeepTheirBodies(t *testing.T) {
+	t.Parallel()
+	super, keeper := database(t)
+	daysAgo(t, super, 32)
+	ids := make(map[string]int64)
+	for _, state := range []string{"pending", "given_up", "performed"} {
+		ids[state] = store(t, super, state, "processed", 32)
+		exec(t, super, `
+insert into effects (source, event_key, name, inbox_id, received_at, state, next_attempt_at, last_error, performed_at)
+select source, event_key, 'crm', id, received_at, $2::effect_state, case when $2 = 'pending' then now() end,
+  case when $2 = 'given_up' then 'why' end, case when $2 = 'performed' then now() end
+from inbox where id = $1`, ids[state], state)
+	}
+	// One that is unprocessed as well is kept once.
+	exec(t, super, "update inbox set state = 'pending', next_attempt_at = now(), processed_at = null where id = $1", ids["pending"])
+	dropped, err := partitions.DropExpired(t.Context(), keeper, month)
+	if err != nil || len(dropped) != 1 || dropped[0].Kept != 2 || !dropped[0].Dropped {
+		t.Fatalf("got %v, %v", dropped, err)
+	}
+	exec(t, super, "update inbox set state = 'processed', next_attempt_at = null, processed_at = now() where state = 'pending'")
+	for _, when := range []string{"dropping", "trimming"} {
+		if got := bodies(t, super, ids); len(got) != 2 || got["performed"] {
+			t.Errorf("after %s, bodies are left of %v", when, got)
+		}
+		if n, err := partitions.TrimDefault(t.Context(), keeper, month); err != nil || n != 0 {
+			t.Errorf("trimmed %d, %v", n, err)
+		}
+	}
+	exec(t, super, "update effects set state = 'performed', performed_at = now(), next_attempt_at = null")
+	if n, err := partitions.TrimDefault(t.Context(), keeper, month); err != nil || n != 2 {
+		t.Errorf("once they are performed: trimmed %d, %v", n, err)
+	}
+}
+
 func TestAPartitionWithTooMuchToKeepStaysWhole(t *testing.T) {
 	t.Parallel()
 	super, keeper := database(t)

@@ -21,23 +21,46 @@ func TestTheExampleIsRight(t *testing.T) {
 	}
 }
 
-func TestTheReferenceIsRight(t *testing.T) {
-	t.Parallel()
-	data, err := os.ReadFile("../../docs/sources.md")
+// page returns a page of the documentation, whose examples have been taken.
+func page(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile("../../docs/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := string(data)
-	blocks := strings.Split(text, "```yaml\n")[1:]
+	blocks := strings.Split(string(data), "```yaml\n")[1:]
 	if len(blocks) == 0 {
-		t.Error("it has no examples")
+		t.Errorf("%s has no examples", name)
 	}
 	for _, block := range blocks {
 		example, _, _ := strings.Cut(block, "```")
-		if _, err := Parse("docs/sources.md", []byte(example)); err != nil {
+		if _, err := Parse(name, []byte(example)); err != nil {
 			t.Errorf("%v in:\n%s", err, example)
 		}
 	}
+	return string(data)
+}
+
+func TestTheReferenceOfEffectsIsRight(t *testing.T) {
+	t.Parallel()
+	text := page(t, "effects.md")
+	for _, section := range []string{"colour: red", "http: {colour: red}", "slack: {colour: red}", "nats: {colour: red}"} {
+		for _, key := range keysThatAre(t, "effects: [{name: a, "+section+"}]") {
+			if !strings.Contains(text, "`"+key+"`") {
+				t.Errorf("it does not tell of %s (%s)", key, section)
+			}
+		}
+	}
+	for _, placeholder := range Placeholders {
+		if !strings.Contains(text, "`{"+placeholder+"}`") {
+			t.Errorf("it does not tell of {%s}", placeholder)
+		}
+	}
+}
+
+func TestTheReferenceIsRight(t *testing.T) {
+	t.Parallel()
+	text := page(t, "sources.md")
 	for name := range presets {
 		if !strings.Contains(text, "| `"+name+"` |") {
 			t.Errorf("it does not tell of preset %s", name)
@@ -62,7 +85,8 @@ func keysThatAre(t *testing.T, line string) []string {
 	if err == nil {
 		t.Fatal("an unknown key was taken")
 	}
-	_, list, found := strings.Cut(err.Error(), "there are ")
+	first, _, _ := strings.Cut(err.Error(), "\n")
+	_, list, found := strings.Cut(first, "there are ")
 	if !found {
 		t.Fatalf("got %v", err)
 	}

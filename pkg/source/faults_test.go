@@ -36,7 +36,7 @@ func TestFaultsOfASource(t *testing.T) {
 	t.Parallel()
 	const at = "f.yaml:5: sources.mine."
 	for line, want := range map[string]string{
-		"colour: red": at + "colour: there is no such key here; there are events, gzip, keep_headers, key, max_body, messages, occurred_at, preset, " +
+		"colour: red": at + "colour: there is no such key here; there are effects, events, gzip, keep_headers, key, max_body, messages, occurred_at, preset, " +
 			"projection, provisional, reconcile, reject_status, scheme, secrets, subject, test, tolerance, type",
 		"tolerance: 300":                           at + `tolerance: "300" is not a duration such as 300s, 5m or 1h30m`,
 		"tolerance: -1s":                           at + "tolerance: -1s is too short: use at least 0s",

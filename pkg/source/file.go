@@ -94,7 +94,7 @@ func (r *reader) source(name, key string, keyNode, node ast.Node) *Source {
 	}
 	scheme, rules, keep := p.scheme, p.identity, p.keep
 	messages := p.messages
-	var schemeNode, secretsNode, keepNode, toleranceNode, reconcileNode, messagesNode ast.Node
+	var schemeNode, secretsNode, keepNode, toleranceNode, reconcileNode, messagesNode, effectsNode ast.Node
 	rejectStatus := "400"
 	r.mapping(key, node, map[string]field{
 		"preset":        r.text(&s.Preset),
@@ -115,6 +115,7 @@ func (r *reader) source(name, key string, keyNode, node ast.Node) *Source {
 		"gzip":          choice(r, &s.GzipSigned, GzipRefused, GzipDecoded, GzipWire),
 		"keep_headers":  func(key string, node ast.Node) { keepNode = node; r.texts(&keep)(key, node) },
 		"reconcile":     func(_ string, node ast.Node) { reconcileNode = node }, // read when all else is known
+		"effects":       func(key string, node ast.Node) { effectsNode = node; r.effects(key, node, s) },
 	})
 	if rejectStatus == "401" {
 		s.RejectStatus = http.StatusUnauthorized
@@ -126,6 +127,7 @@ func (r *reader) source(name, key string, keyNode, node ast.Node) *Source {
 	if reconcileNode != nil {
 		s.Reconcile = r.reconcile(key+".reconcile", reconcileNode, s, p, rules, messages)
 	}
+	r.effectsFit(key+".effects", effectsNode, s)
 	if len(r.errs) > faults {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -18,25 +19,55 @@ import (
 // found by trying.
 const MinSecret = 16
 
-// Keyring holds the secrets of one source as they stand now. A file may hold
-// several, one a line, which is how a secret is rotated by editing one file.
+// Keyring holds the secrets of one source, or of one effect, as they stand now.
+// A file may hold several, one a line, which is how a secret is rotated by
+// editing one file.
 type Keyring struct {
-	source *Source
-	getenv func(string) string
-	log    *slog.Logger
-	keys   atomic.Pointer[[]signature.Key]
-	read   []placedText // what the places held when they were last looked at
+	owner    string // whose secrets they are, for people
+	places   []SecretRef
+	verifier *signature.Verifier
+	getenv   func(string) string
+	log      *slog.Logger
+	keys     atomic.Pointer[[]signature.Key]
+	read     []placedText // what the places held when they were last looked at
 }
 
 // OpenKeyring reads a source's secrets. A secret that is missing, empty,
 // undecodable or shorter than MinSecret is an error that names the source and
 // the secret's place, never its value.
 func OpenKeyring(s *Source, getenv func(string) string, log *slog.Logger) (*Keyring, error) {
-	k := &Keyring{source: s, getenv: getenv, log: log}
+	k := &Keyring{
+		owner: fmt.Sprintf("source %q", s.Name), places: s.Secrets, verifier: s.Verifier, getenv: getenv,
+		log: log.With(slog.String("source", s.Name)),
+	}
+	return k.open()
+}
+
+// OpenEffectKeyring reads the secrets that an effect's HTTP calls are signed
+// with, under the same rules.
+func OpenEffectKeyring(s *Source, e *Effect, getenv func(string) string, log *slog.Logger) (*Keyring, error) {
+	verifier, err := presets["standard-webhooks"].scheme.Compile()
+	if err != nil {
+		panic(err) // the scheme is a constant
+	}
+	k := &Keyring{
+		owner: fmt.Sprintf("source %q, effect %q", s.Name, e.Name), places: []SecretRef{e.HTTP.Secret}, verifier: verifier, getenv: getenv,
+		log: log.With(slog.String("source", s.Name), slog.String("effect", e.Name)),
+	}
+	return k.open()
+}
+
+func (k *Keyring) open() (*Keyring, error) {
 	if _, err := k.reload(); err != nil {
 		return nil, err
 	}
 	return k, nil
+}
+
+// Sign puts on h the headers by which a receiver verifies the body, with one
+// signature for each secret. What else is signed must be there already.
+func (k *Keyring) Sign(h http.Header, body []byte, now time.Time) error {
+	return k.verifier.Sign(h, body, k.Keys(), now)
 }
 
 // Keys returns the keys of all secrets.
@@ -55,10 +86,9 @@ func (k *Keyring) Watch(ctx context.Context, every time.Duration) {
 		}
 		switch changed, err := k.reload(); {
 		case changed && err != nil:
-			k.log.Error("the changed secrets cannot be used; the former ones stay in force",
-				slog.String("source", k.source.Name), slog.Any("error", err))
+			k.log.Error("the changed secrets cannot be used; the former ones stay in force", slog.Any("error", err))
 		case changed:
-			k.log.Info("secrets reloaded", slog.String("source", k.source.Name), slog.Int("secrets", len(k.Keys())))
+			k.log.Info("secrets reloaded", slog.Int("secrets", len(k.Keys())))
 		}
 	}
 }
@@ -66,7 +96,7 @@ func (k *Keyring) Watch(ctx context.Context, every time.Duration) {
 // reload reads every place anew, and says whether anything had changed there.
 func (k *Keyring) reload() (changed bool, err error) {
 	var texts []placedText
-	for _, ref := range k.source.Secrets {
+	for _, ref := range k.places {
 		text, err := readPlace(ref, k.getenv)
 		texts = append(texts, placedText{ref, text, err})
 	}
@@ -82,7 +112,7 @@ func (k *Keyring) reload() (changed bool, err error) {
 		keys = append(keys, found...)
 		errs = append(errs, err)
 		if known := former != nil && former[i].same(t); !known && strings.TrimSpace(t.text) != t.text {
-			k.log.Info("white space around a secret was trimmed", slog.String("source", k.source.Name), slog.String("place", t.ref.String()))
+			k.log.Info("white space around a secret was trimmed", slog.String("place", t.ref.String()))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -106,7 +136,7 @@ func (t placedText) same(other placedText) bool {
 // parse reads the secrets at one place.
 func (k *Keyring) parse(t placedText) ([]signature.Key, error) {
 	if t.err != nil {
-		return nil, fmt.Errorf("source %q: %w", k.source.Name, t.err)
+		return nil, fmt.Errorf("%s: %w", k.owner, t.err)
 	}
 	var keys []signature.Key
 	for number, line := range strings.Split(t.text, "\n") {
@@ -118,17 +148,17 @@ func (k *Keyring) parse(t placedText) ([]signature.Key, error) {
 		if number > 0 {
 			place = fmt.Sprintf("%s, line %d", place, number+1)
 		}
-		key, err := k.source.Verifier.ParseKey(secret)
+		key, err := k.verifier.ParseKey(secret)
 		if err != nil {
-			return nil, fmt.Errorf("source %q: %s: %w", k.source.Name, place, err)
+			return nil, fmt.Errorf("%s: %s: %w", k.owner, place, err)
 		}
 		if key.Len() < MinSecret {
-			return nil, fmt.Errorf("source %q: %s: the secret has %d bytes; use at least %d", k.source.Name, place, key.Len(), MinSecret)
+			return nil, fmt.Errorf("%s: %s: the secret has %d bytes; use at least %d", k.owner, place, key.Len(), MinSecret)
 		}
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("source %q: %s: the secret is empty", k.source.Name, t.ref)
+		return nil, fmt.Errorf("%s: %s: the secret is empty", k.owner, t.ref)
 	}
 	return keys, nil
 }

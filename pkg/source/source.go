@@ -59,7 +59,8 @@ type Source struct {
 	Projection   string
 	Messages     *Messages  // what events mean; nil but for ProjectionMessages
 	Reconcile    *Reconcile // nil where the provider is not to be asked
-	KeepHeaders  []string   // canonical names
+	Effects      []*Effect
+	KeepHeaders  []string // canonical names
 
 	rules  compiledRules
 	events *jsonscan.Path // where a body's array of events stands; nil for one event a body

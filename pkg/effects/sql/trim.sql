@@ -1,0 +1,1 @@
+select trim_effects($1, $2)
