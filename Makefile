@@ -7,7 +7,7 @@ SHELL := /bin/bash
 
 MODULES := pkg proto services/ingress services/processor services/reconciler services/simulator services/catchwater test
 # Outside the workspace, so that what it needs has no say in what services link.
-OUTSIDE := deploy/test
+OUTSIDE := deploy/test docs/examples
 SERVICES := ingress processor reconciler simulator catchwater
 export CGO_ENABLED ?= 0
 

@@ -24,6 +24,7 @@ type cli struct {
 	Tasks    tasksCommand    `cmd:"" help:"Submit tasks, and see what has not come back."`
 	Messages messagesCommand `cmd:"" help:"Register messages, and see how they stand."`
 	Inbox    inboxCommand    `cmd:"" help:"Look into the inbox, and release rows from quarantine."`
+	Effects  effectsCommand  `cmd:"" help:"See what is to follow from events, and try again what was given up."`
 	Version  versionCommand  `cmd:"" help:"Print the version."`
 }
 

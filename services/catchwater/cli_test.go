@@ -2,6 +2,7 @@ package catchwater
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,6 +47,10 @@ func TestCommandLines(t *testing.T) {
 		{"retry of no number", "inbox retry first", 2, "first"},
 		{"state that is none", "inbox list --state lost", 2, "quarantined"},
 		{"limit", "inbox list --limit 0", 1, "--limit is 0"},
+		{"limit of effects", "effects list --limit 0", 1, "--limit is 0"},
+		{"retry of all effects", "effects retry", 1, "say which effects"},
+		{"discarding all effects", "effects discard", 1, "say which effects"},
+		{"state of effects that is none", "effects list --state done", 2, "given_up"},
 		{"limit of tasks", "tasks list --limit=-1", 1, "--limit is -1"},
 		{"config that is not there", "up --config /nowhere.yaml", 2, "/nowhere.yaml"},
 		{"rate below", "up --rate=-1", 1, "use 0 for none"},
@@ -204,5 +209,50 @@ func TestInboxCommands(t *testing.T) {
 	}
 	if out := onDatabase(t, url, "inbox", "list", "--state", "quarantined"); strings.Contains(out, "no such field") {
 		t.Error("the row is still in quarantine: " + out)
+	}
+}
+
+func TestEffectsCommands(t *testing.T) {
+	t.Parallel()
+	url := pgtest.New(t)
+	if _, err := pgtest.Pool(t, url).Exec(t.Context(), `
+insert into effects (source, event_key, name, inbox_id, received_at, state, attempts, next_attempt_at, last_error)
+values ('mail', 'k1', 'crm', 1, now(), 'given_up', 20, null, 'the answer is 500'), ('mail', 'k2', 'crm', 2, now(), 'pending', 0, now(), null)`); err != nil {
+		t.Fatal(err)
+	}
+	if out := onDatabase(t, url, "effects", "list", "--state", "given_up"); !strings.Contains(out, "k1") || !strings.Contains(out, "the answer is 500") || strings.Contains(out, "k2") {
+		t.Error(out)
+	}
+	if out := onDatabase(t, url, "effects", "retry", "1", "2"); out != "1 effects will be tried again\neffect 2 was not given up; nothing was done\n" {
+		t.Error(out)
+	}
+	if out := onDatabase(t, url, "effects", "list", "--json", "--name", "crm"); strings.Count(out, `"state":"pending"`) != 2 {
+		t.Error(out)
+	}
+	if out := onDatabase(t, url, "effects", "discard", "--source", "mail"); out != "2 effects were discarded\n" {
+		t.Error(out)
+	}
+}
+
+func TestUpChecksEffectsBeforeAnythingIsStarted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	secret := filepath.Join(dir, "secret")
+	if err := os.WriteFile(secret, []byte("whsec_of-the-tests-alone"), private); err != nil {
+		t.Fatal(err)
+	}
+	for line, want := range map[string]string{
+		"{name: crm, http: {url: 'http://h', secret: {file: /nowhere}}}": `source "mail", effect "crm": read a secret`,
+		"{name: crm, handler: own}":                                      `handler "own" is not in this program`,
+	} {
+		path := filepath.Join(t.TempDir(), "catchwater.yaml")
+		text := fmt.Sprintf("sources:\n  mail:\n    preset: answerline\n    secrets: [{file: %q}]\n    effects:\n      - %s\n", secret, line)
+		if err := os.WriteFile(path, []byte(text), private); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if exit := Main([]string{"--data-dir", dir, "up", "--config", path}, &out, &out); exit != 1 || !strings.Contains(out.String(), want) {
+			t.Errorf("exit status %d, with %q wanted in:\n%s", exit, want, out.String())
+		}
 	}
 }

@@ -91,7 +91,7 @@ func (c *upCommand) checkSources() error {
 	if err != nil {
 		return err
 	}
-	var errs []error
+	errs := []error{checkEffects(sources)}
 	for _, s := range sources.Sources {
 		_, err := source.OpenKeyring(s, os.Getenv, slog.New(slog.DiscardHandler))
 		errs = append(errs, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/catchwater/catchwater/pkg/effects"
 	"github.com/catchwater/catchwater/pkg/inbox"
 	"github.com/catchwater/catchwater/pkg/projection"
 )
@@ -24,6 +25,8 @@ type Beginner interface {
 type batcher struct {
 	db          Beginner
 	projections map[string]projection.Projection // by source
+	plan        *effects.Plan
+	onEffects   func() // called when a batch with effects has been committed
 	timeout     time.Duration
 	maxAttempts int
 	retryBase   time.Duration
@@ -40,6 +43,7 @@ type outcome struct {
 	rows     []inbox.Row
 	failures []inbox.Failure
 	waiting  []inbox.Wait
+	effects  int // written down, to be performed
 }
 
 // add joins what became of other rows of the batch.
@@ -47,6 +51,7 @@ func (o *outcome) add(other outcome) {
 	o.rows = append(o.rows, other.rows...)
 	o.failures = append(o.failures, other.failures...)
 	o.waiting = append(o.waiting, other.waiting...)
+	o.effects += other.effects
 }
 
 // run processes what the claim returns. After an error nothing has changed,
@@ -83,6 +88,9 @@ func (b *batcher) run(ctx context.Context, claim claim, after func(context.Conte
 	}
 	if err := tx.Commit(ctx); err != nil {
 		return outcome{}, fmt.Errorf("commit a batch of %d rows: %w", len(rows), err)
+	}
+	if result.effects > 0 {
+		b.onEffects()
 	}
 	b.metrics.processed(result, time.Since(began), time.Now())
 	return result, nil
@@ -136,25 +144,29 @@ func (b *batcher) applyAll(ctx context.Context, tx pgx.Tx, rows []inbox.Row) (ou
 	return result, nil
 }
 
-// apply applies a projection under a savepoint, and in halves where the
-// database refuses a value, so that a bad row fails alone.
+// apply applies a projection, and writes down what is to follow from it, under a
+// savepoint; and in halves where the database refuses a value, or a handler an
+// event, so that a bad row fails alone.
 func (b *batcher) apply(ctx context.Context, tx pgx.Tx, p projection.Projection, rows []inbox.Row) (outcome, error) {
 	savepoint, err := tx.Begin(ctx)
 	if err != nil {
 		return outcome{}, fmt.Errorf("set a savepoint: %w", err)
 	}
-	applied, err := protect(ctx, savepoint, p, rows)
+	applied, written, err := b.protect(ctx, savepoint, p, rows)
 	if err == nil {
 		if err := savepoint.Commit(ctx); err != nil {
 			return outcome{}, fmt.Errorf("release a savepoint: %w", err)
 		}
-		return b.outcomeOf(rows, applied), nil
+		result := b.outcomeOf(rows, applied)
+		result.effects = written
+		return result, nil
 	}
 	if rollbackErr := savepoint.Rollback(ctx); rollbackErr != nil {
 		return outcome{}, errors.Join(err, fmt.Errorf("roll back to a savepoint: %w", rollbackErr))
 	}
 	var panicked *panicError
-	if !inbox.IsRowError(err) && !errors.As(err, &panicked) {
+	var refused *effects.HandlerError
+	if !inbox.IsRowError(err) && !errors.As(err, &panicked) && !errors.As(err, &refused) {
 		return outcome{}, err
 	}
 	if len(rows) == 1 {
@@ -182,22 +194,31 @@ func (b *batcher) outcomeOf(rows []inbox.Row, applied projection.Result) outcome
 	return result
 }
 
-// panicError is a projection that panicked: a defect that one row brings to
-// light, which must not stop the others.
+// panicError is a projection, or a handler, that panicked: a defect that one row
+// brings to light, which must not stop the others.
 type panicError struct {
+	who   string
 	value any
 	stack []byte
 }
 
-func (e *panicError) Error() string { return fmt.Sprintf("the projection panicked: %v", e.value) }
+func (e *panicError) Error() string { return fmt.Sprintf("%s panicked: %v", e.who, e.value) }
 
-func protect(ctx context.Context, tx pgx.Tx, p projection.Projection, rows []inbox.Row) (applied projection.Result, err error) {
+// protect applies the projection, and writes down the effects; it returns how many
+// those are.
+func (b *batcher) protect(ctx context.Context, tx pgx.Tx, p projection.Projection, rows []inbox.Row) (applied projection.Result, written int, err error) {
+	who := "the projection"
 	defer func() {
 		if value := recover(); value != nil {
-			err = &panicError{value: value, stack: debug.Stack()}
+			err = &panicError{who: who, value: value, stack: debug.Stack()}
 		}
 	}()
-	return p.Apply(ctx, tx, rows)
+	if applied, err = p.Apply(ctx, tx, rows); err != nil {
+		return applied, 0, err
+	}
+	who = "a handler"
+	written, err = b.plan.Write(ctx, tx, rows, applied)
+	return applied, written, err
 }
 
 // failure decides what is to become of a row whose attempt failed.
@@ -206,14 +227,15 @@ func (b *batcher) failure(row inbox.Row, err error) inbox.Failure {
 	if errors.As(err, &permanent) || row.Attempts+1 >= b.maxAttempts {
 		return inbox.Failure{ID: row.ID, Err: err, Quarantine: true}
 	}
-	return inbox.Failure{ID: row.ID, Err: err, RetryIn: b.backOff(row.Attempts)}
+	return inbox.Failure{ID: row.ID, Err: err, RetryIn: backOff(b.retryBase, b.retryMax, row.Attempts)}
 }
 
-// backOff is the wait after an attempt that was preceded by so many others.
-func (b *batcher) backOff(attempts int) time.Duration {
-	wait := b.retryMax
-	if attempts < 30 {
-		wait = min(b.retryBase<<attempts, b.retryMax)
+// backOff is the wait after an attempt that was preceded by so many others: base,
+// doubled by each, up to most, less a random part of up to half.
+func backOff(base, most time.Duration, attempts int) time.Duration {
+	wait := most
+	if attempts < 30 && base<<attempts>>attempts == base {
+		wait = min(base<<attempts, most)
 	}
 	return wait - rand.N(wait/2+1)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/catchwater/catchwater/pkg/effects"
 	"github.com/catchwater/catchwater/pkg/inbox"
 	"github.com/catchwater/catchwater/pkg/pgtest"
 	"github.com/catchwater/catchwater/pkg/projection"
@@ -67,6 +68,7 @@ func newFixture(t *testing.T) *fixture {
 	f.batcher = &batcher{
 		db: pool, timeout: 10 * time.Second, maxAttempts: 2, retryBase: time.Hour, retryMax: 2 * time.Hour,
 		projections: map[string]projection.Projection{"answers": scripted{&f.calls}, "other": projection.None{}},
+		plan:        effects.NewPlan(nil, effects.Handlers{}),
 		metrics:     newMetrics(prometheus.NewRegistry(), func() bool { return true }),
 	}
 	return f
@@ -182,10 +184,9 @@ func TestSourcesOfOneBatch(t *testing.T) {
 
 func TestBackOffDoublesUpToItsLimit(t *testing.T) {
 	t.Parallel()
-	b := &batcher{retryBase: time.Second, retryMax: 5 * time.Minute}
 	for attempts, longest := range map[int]time.Duration{0: time.Second, 1: 2 * time.Second, 5: 32 * time.Second, 9: 5 * time.Minute, 500: 5 * time.Minute} {
 		for range 100 {
-			if wait := b.backOff(attempts); wait > longest || wait < longest/2 {
+			if wait := backOff(time.Second, 5*time.Minute, attempts); wait > longest || wait < longest/2 {
 				t.Fatalf("after %d attempts: %s, want %s to %s", attempts, wait, longest/2, longest)
 			}
 		}

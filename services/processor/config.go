@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/catchwater/catchwater/pkg/effects"
 	"github.com/catchwater/catchwater/pkg/service"
 )
 
@@ -31,6 +32,12 @@ type Config struct {
 	RetryMax     time.Duration `name:"retry-max" env:"CATCHWATER_RETRY_MAX" default:"5m" help:"Longest wait between two attempts on a row."`
 	BatchTimeout time.Duration `name:"batch-timeout" env:"CATCHWATER_BATCH_TIMEOUT" default:"20s" help:"Longest time for one transaction; less than the 30 s after which the broker hands its messages out again."`
 
+	EffectWorkers  int           `name:"effect-workers" env:"CATCHWATER_EFFECT_WORKERS" default:"8" help:"Calls of each effect under way at a time (1 to 256). Each effect has so many for itself, so that one whose target is down holds no other up."`
+	EffectLease    time.Duration `name:"effect-lease" env:"CATCHWATER_EFFECT_LEASE" default:"1m" help:"How long past a call's time-out a processor that has not recorded it is taken for dead, and the call repeated (5s or more)."`
+	SecretInterval time.Duration `name:"secret-interval" env:"CATCHWATER_SECRET_INTERVAL" default:"1s" help:"How often secret files are looked at for changes."`
+
+	// Handlers are what effects with a handler in the sources file run.
+	Handlers effects.Handlers `kong:"-"`
 	// Logger is used instead of one made from the log settings.
 	Logger *slog.Logger `kong:"-"`
 }
@@ -54,7 +61,9 @@ func (c Config) Validate() error {
 	between("workers", c.Workers, 1, 64)
 	between("batch-rows", c.BatchRows, 1, 10_000)
 	between("max-attempts", c.MaxAttempts, 1, 1000)
+	between("effect-workers", c.EffectWorkers, 1, 256)
 	positive("scan-interval", c.ScanInterval)
+	positive("secret-interval", c.SecretInterval)
 	positive("eager-scan-interval", c.EagerScan)
 	positive("retry-base", c.RetryBase)
 	if c.RetryMax < c.RetryBase {
@@ -62,6 +71,9 @@ func (c Config) Validate() error {
 	}
 	if c.BatchTimeout <= 0 || c.BatchTimeout >= 30*time.Second {
 		errs = append(errs, fmt.Errorf("--batch-timeout is %s: use more than 0 and less than 30s", c.BatchTimeout))
+	}
+	if c.EffectLease < leastEffectLease {
+		errs = append(errs, fmt.Errorf("--effect-lease is %s: use at least %s", c.EffectLease, leastEffectLease))
 	}
 	if c.Grace < 0 {
 		errs = append(errs, fmt.Errorf("--grace is %s: use 0 or more", c.Grace))

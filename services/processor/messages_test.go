@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"
 
+	"github.com/catchwater/catchwater/pkg/effects"
 	"github.com/catchwater/catchwater/pkg/inbox"
 	"github.com/catchwater/catchwater/pkg/pgtest"
 	"github.com/catchwater/catchwater/pkg/source"
@@ -166,6 +167,7 @@ func testBatcher(t *rapid.T, pool *pgxpool.Pool, sources *source.Config) *batche
 	return &batcher{
 		db: pool, projections: projections, timeout: time.Minute, maxAttempts: 2, retryBase: time.Millisecond, retryMax: time.Millisecond,
 		metrics: newMetrics(prometheus.NewRegistry(), func() bool { return true }),
+		plan:    effects.NewPlan(nil, effects.Handlers{}),
 	}
 }
 

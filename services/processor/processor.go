@@ -13,6 +13,7 @@ import (
 
 	"github.com/catchwater/catchwater/pkg/answers"
 	"github.com/catchwater/catchwater/pkg/bus"
+	"github.com/catchwater/catchwater/pkg/effects"
 	"github.com/catchwater/catchwater/pkg/inbox"
 	"github.com/catchwater/catchwater/pkg/messages"
 	"github.com/catchwater/catchwater/pkg/postgres"
@@ -35,6 +36,7 @@ type processor struct {
 	watermark watermark
 	bellLimit limit
 	scanLimit limit
+	performer *performer
 }
 
 // Run processes rows until ctx ends, then finishes the batches under way.
@@ -57,6 +59,9 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	if err := cfg.Handlers.Check(sources.Sources); err != nil {
+		return err
+	}
 	cfg.Database.MaxConns = max(cfg.Database.MaxConns, 2*int32(cfg.Workers)+2) // one a worker, twice: doorbell and scan; the look-out, the backlog
 	pool, err := postgres.Open(ctx, cfg.Database)
 	if err != nil {
@@ -72,13 +77,20 @@ func Run(ctx context.Context, cfg Config) error {
 	registry, health := service.NewRegistry(), service.NewHealth()
 	consumer := broker.NewConsumer(bus.Announcements(), 2*cfg.Workers*cfg.BatchRows)
 	metrics := newMetrics(registry, consumer.Healthy)
+	performer, closePerformer, err := openPerformer(ctx, cfg, sources, registry, log)
+	if err != nil {
+		return err
+	}
+	defer closePerformer()
 	p := &processor{
 		cfg: cfg, log: log, consumer: consumer, metrics: metrics, backlog: newBacklog(sources, metrics, log),
 		bellLimit: limit{most: cfg.BatchRows}, scanLimit: limit{most: cfg.BatchRows},
 		batcher: &batcher{
 			db: pool, projections: projections, timeout: cfg.BatchTimeout, maxAttempts: cfg.MaxAttempts,
 			retryBase: cfg.RetryBase, retryMax: cfg.RetryMax, metrics: metrics,
+			plan: effects.NewPlan(sources.Sources, cfg.Handlers), onEffects: performer.nudge,
 		},
+		performer: performer,
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	// Health and metrics are there until everything in hand is finished.
@@ -125,6 +137,7 @@ func (p *processor) run(ctx context.Context, db inbox.DB) {
 	loops.Go(func() { p.consumer.Run(ctx) })
 	loops.Go(func() { p.scan(ctx) })
 	loops.Go(func() { p.backlog.watch(ctx, db) })
+	loops.Go(func() { p.performer.run(ctx) })
 	for range p.cfg.Workers {
 		loops.Go(func() { p.answer(ctx) })
 	}

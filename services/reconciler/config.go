@@ -31,7 +31,7 @@ type Config struct {
 	ScanInterval     time.Duration `name:"scan-interval" env:"CATCHWATER_SCAN_INTERVAL" default:"30s" help:"How often the leader looks for overdue tasks and messages."`
 	Workers          int           `name:"workers" env:"CATCHWATER_WORKERS" default:"4" help:"Polls under way at a time (1 to 64)."`
 	Lease            time.Duration `name:"lease" env:"CATCHWATER_LEASE" default:"15s" help:"How long after a leader's death another takes over (at least 1s)."`
-	PayloadRetention time.Duration `name:"payload-retention" env:"CATCHWATER_PAYLOAD_RETENTION" default:"720h" help:"How long bodies are kept, by whole days of UTC (at least 24h); 0 keeps them for ever. Keys stay, and so do bodies whose rows are not processed."`
+	PayloadRetention time.Duration `name:"payload-retention" env:"CATCHWATER_PAYLOAD_RETENTION" default:"720h" help:"How long bodies are kept, by whole days of UTC (at least 24h); 0 keeps them for ever. Keys stay, and so do bodies whose rows are not processed or whose effects are not performed. Effects that were performed are forgotten after as long."`
 	PartitionsEvery  time.Duration `name:"partitions-interval" env:"CATCHWATER_PARTITIONS_INTERVAL" default:"1h" help:"How often payload partitions are made ahead and expired ones dropped."`
 	Grace            time.Duration `name:"grace" env:"CATCHWATER_GRACE" default:"5s" help:"How long a new row is left to the doorbell before processors that scan for due rows take it up."`
 

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/catchwater/catchwater/pkg/effects"
 	"github.com/catchwater/catchwater/pkg/partitions"
 )
 
@@ -16,8 +17,8 @@ const (
 	partitionsRetry = time.Minute
 )
 
-// keepPartitions makes payload partitions ahead and drops expired ones, now
-// and at each interval, until ctx ends.
+// keepPartitions makes payload partitions ahead, and lets go of payloads and
+// performed effects past the retention, now and at each interval, until ctx ends.
 func (r *reconciler) keepPartitions(ctx context.Context) {
 	for {
 		wait := r.cfg.PartitionsEvery
@@ -51,7 +52,7 @@ func (r *reconciler) keepPartitionsOnce(ctx context.Context) bool {
 		if e.Dropped {
 			r.log.Info("dropped an expired payload partition", slog.String("partition", e.Partition), slog.Int("kept", e.Kept))
 		} else {
-			r.log.Warn("an expired payload partition stays whole: too many of its rows are not processed",
+			r.log.Warn("an expired payload partition stays whole: too many of its rows are not processed, or have effects that are not performed",
 				slog.String("partition", e.Partition), slog.Int("unprocessed", e.Kept))
 		}
 	}
@@ -60,12 +61,17 @@ func (r *reconciler) keepPartitionsOnce(ctx context.Context) bool {
 	if trimmed > 0 {
 		r.log.Info("deleted expired payloads from the default partition", slog.Int64("payloads", trimmed))
 	}
+	done = r.partitionsDone(ctx, err) && done
+	forgotten, err := effects.Trim(ctx, r.db, r.cfg.PayloadRetention)
+	if forgotten > 0 {
+		r.log.Info("deleted effects that were performed long ago", slog.Int64("effects", forgotten))
+	}
 	return r.partitionsDone(ctx, err) && done
 }
 
 func (r *reconciler) partitionsDone(ctx context.Context, err error) bool {
 	if err != nil && ctx.Err() == nil {
-		r.log.Warn("payload partitions could not be kept; it is tried again soon", slog.Any("error", err))
+		r.log.Warn("payload partitions and old effects could not be kept in order; it is tried again soon", slog.Any("error", err))
 	}
 	return err == nil
 }

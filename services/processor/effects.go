@@ -1,0 +1,259 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/catchwater/catchwater/pkg/effects"
+	"github.com/catchwater/catchwater/pkg/effects/target"
+	"github.com/catchwater/catchwater/pkg/inbox"
+	"github.com/catchwater/catchwater/pkg/source"
+)
+
+const (
+	// effectsTimeout bounds each statement of the performer.
+	effectsTimeout = 4 * time.Second
+	// leastEffectLease is longer than a claim can take to be answered.
+	leastEffectLease = 5 * time.Second
+	// settleTime is how long, after the database has failed to answer, calls that
+	// nobody recorded are left to those who made them: while it was away they could
+	// not record them.
+	settleTime = 10 * time.Second
+)
+
+// performer performs effects that are due. It works apart from the processing of
+// rows, on database connections of its own.
+//
+// One goroutine (run) claims effects for all lanes at once and starts a goroutine
+// for each call; another (record) writes down what came of them, many at a time.
+// A lane's place is taken until that is done, so no more is claimed than can be
+// recorded. Only run touches the lanes.
+type performer struct {
+	db      effects.DB
+	log     *slog.Logger
+	lanes   map[effects.Kind]*lane
+	every   time.Duration // between looks that nobody asked for
+	metrics *effectMetrics
+
+	nudges  chan struct{}
+	results chan attempt
+	ended   chan attempt
+	// troubled is when the database last failed to answer, or else when this process
+	// began to look: in nanoseconds since 1970.
+	troubled atomic.Int64
+	warned   bool // that no effects can be claimed
+}
+
+// lane is one effect's own share of the work.
+type lane struct {
+	effect *source.Effect
+	target target.Target
+	lease  time.Duration
+	places int // calls under way at a time
+	busy   int
+	more   bool      // there may be due ones that it had no place for
+	rests  time.Time // until when its target asked to be left alone
+}
+
+// attempt is a call that is made.
+type attempt struct {
+	effects.Result
+	lane  *lane
+	until time.Time // when its claim ends
+	rest  time.Duration
+	took  time.Duration
+	begun bool
+}
+
+// newPerformer opens the targets of the sources' effects.
+func newPerformer(db effects.DB, cfg Config, sources *source.Config, options target.Options, metrics *effectMetrics, log *slog.Logger) (*performer, error) {
+	p := &performer{
+		db: db, log: log, lanes: make(map[effects.Kind]*lane), every: cfg.ScanInterval, metrics: metrics,
+		nudges: make(chan struct{}, 1), results: make(chan attempt), ended: make(chan attempt),
+	}
+	var errs []error
+	for _, s := range sources.Sources {
+		for _, e := range s.Effects {
+			if e.Transaction {
+				continue
+			}
+			opened, err := target.Open(s, e, options)
+			errs = append(errs, err)
+			p.lanes[effects.Kind{Source: s.Name, Name: e.Name}] = &lane{
+				effect: e, target: opened, lease: e.Timeout + cfg.EffectLease, places: cfg.EffectWorkers,
+			}
+		}
+	}
+	return p, errors.Join(errs...)
+}
+
+// nudge says that there are new effects. It never waits.
+func (p *performer) nudge() {
+	select {
+	case p.nudges <- struct{}{}:
+	default:
+	}
+}
+
+// run performs effects until ctx ends, then waits for the calls under way, which
+// their time-outs bound, and until they are recorded.
+func (p *performer) run(ctx context.Context) {
+	var others sync.WaitGroup
+	for _, l := range p.lanes {
+		others.Go(func() { l.target.Watch(ctx) })
+	}
+	others.Go(func() { p.watch(ctx) })
+	others.Go(func() { p.record(ctx) })
+	p.troubled.Store(time.Now().UnixNano())
+	ticker := time.NewTicker(p.every)
+	defer ticker.Stop()
+	for p.nudge(); ctx.Err() == nil; {
+		all := true
+		select {
+		case <-ctx.Done():
+			continue
+		case <-p.nudges:
+		case <-ticker.C:
+		case a := <-p.ended:
+			p.heed(a)
+			all = false
+		}
+		p.dispatch(ctx, all)
+	}
+	for _, l := range p.lanes {
+		for l.busy > 0 {
+			p.heed(<-p.ended)
+		}
+	}
+	close(p.results)
+	others.Wait()
+}
+
+// heed gives a call's place back.
+func (p *performer) heed(a attempt) {
+	a.lane.busy--
+	if a.rest > 0 {
+		a.lane.rests = time.Now().Add(a.rest)
+	}
+}
+
+// dispatch claims what is due, for all lanes or for those that may have more, and
+// begins the calls.
+func (p *performer) dispatch(ctx context.Context, all bool) {
+	if len(p.lanes) == 0 {
+		return
+	}
+	began := time.Now()
+	var wanted []effects.Wanted
+	for kind, l := range p.lanes {
+		l.more = l.more || all
+		if free := l.places - l.busy; free > 0 && l.more && began.After(l.rests) {
+			wanted = append(wanted, effects.Wanted{Kind: kind, Most: free, Lease: l.lease})
+		}
+	}
+	if len(wanted) == 0 {
+		return
+	}
+	calls, err := p.claim(ctx, wanted)
+	if err != nil {
+		return
+	}
+	if ctx.Err() != nil { // stopping: nothing new is begun
+		p.handBack(ctx, calls)
+		return
+	}
+	claimed := make(map[effects.Kind]int, len(wanted))
+	for i := range calls {
+		call := &calls[i]
+		kind := effects.Kind{Source: call.Source, Name: call.Name}
+		claimed[kind]++
+		l := p.lanes[kind]
+		l.busy++
+		go func() { p.results <- p.perform(ctx, l, call, began.Add(l.lease)) }()
+	}
+	for _, w := range wanted {
+		p.lanes[w.Kind].more = claimed[w.Kind] == w.Most
+	}
+}
+
+// claim claims, though not what a processor left behind while the database was
+// away just now: it may be alive, and about to record what it did.
+func (p *performer) claim(ctx context.Context, wanted []effects.Wanted) ([]effects.Call, error) {
+	abandoned := time.Since(time.Unix(0, p.troubled.Load())) > settleTime
+	claiming, cancel := context.WithTimeout(context.WithoutCancel(ctx), effectsTimeout)
+	defer cancel()
+	calls, err := effects.Claim(claiming, p.db, wanted, abandoned)
+	if err != nil {
+		p.troubled.Store(time.Now().UnixNano())
+		if !p.warned { // once an outage, not once a try
+			p.log.WarnContext(ctx, "no effects can be claimed; it is tried again", slog.Any("error", err))
+		}
+	}
+	p.warned = err != nil
+	return calls, err
+}
+
+func (p *performer) handBack(ctx context.Context, calls []effects.Call) {
+	if len(calls) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), effectsTimeout)
+	defer cancel()
+	if err := effects.HandBack(ctx, p.db, calls); err != nil {
+		p.log.Warn("effects that were not begun are not handed back; they are performed when their claims end", slog.Any("error", err))
+	}
+}
+
+// perform makes a call, even while stopping: what was begun is finished.
+func (p *performer) perform(ctx context.Context, l *lane, call *effects.Call, until time.Time) attempt {
+	a := attempt{lane: l, until: until, Result: effects.Result{Call: call}}
+	began := time.Now()
+	if began.Add(l.effect.Timeout).After(until) {
+		return a // this process was held up; somebody else may be at it before it ends
+	}
+	a.begun = true
+	if call.Repeated {
+		p.log.InfoContext(ctx, "repeating a call of which no end was recorded", slog.String("source", call.Source),
+			slog.String("effect", call.Name), slog.String("key", call.Key()), slog.Int("attempt", call.Attempt))
+	}
+	calling, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), l.effect.Timeout, fmt.Errorf("none came within %s", l.effect.Timeout))
+	defer cancel()
+	a.Err = protectCall(calling, l.target, call)
+	a.took = time.Since(began)
+	a.decide(l.effect)
+	return a
+}
+
+// protectCall turns a handler's panic into an error.
+func protectCall(ctx context.Context, t target.Target, call *effects.Call) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &panicError{who: "the handler", value: value, stack: debug.Stack()}
+		}
+	}()
+	return t.Perform(ctx, call)
+}
+
+// decide settles what is to become of the effect.
+func (a *attempt) decide(e *source.Effect) {
+	var permanent *inbox.PermanentError
+	var answer *target.Error
+	if errors.As(a.Err, &answer) {
+		a.rest = answer.RetryAfter
+	}
+	switch {
+	case a.Err == nil:
+		a.State = effects.Performed
+	case a.Call.Attempt >= e.MaxAttempts || errors.As(a.Err, &permanent):
+		a.State = effects.GivenUp
+	default:
+		a.State = effects.Pending
+		a.RetryIn = max(backOff(e.RetryBase, e.RetryMax, a.Call.Attempt-1), a.rest)
+	}
+}

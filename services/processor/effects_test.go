@@ -1,0 +1,355 @@
+package processor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/catchwater/catchwater/pkg/effects"
+	"github.com/catchwater/catchwater/pkg/effects/target"
+	"github.com/catchwater/catchwater/pkg/inbox"
+	"github.com/catchwater/catchwater/pkg/pgtest"
+	"github.com/catchwater/catchwater/pkg/projection"
+	"github.com/catchwater/catchwater/pkg/source"
+)
+
+// scene is a performer whose targets are the test's own functions, on a real
+// database.
+type scene struct {
+	*performer
+	t    *testing.T
+	db   *pgxpool.Pool
+	plan *effects.Plan
+	log  *journal
+	stop func() // and waits for it
+}
+
+// journal is a log to look into.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(b)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+type call = func(ctx context.Context, e effects.Event, key string) error
+
+// newScene starts a performer of effects that are performed by functions.
+func newScene(t *testing.T, calls map[string]call, adjust ...func(*source.Effect)) *scene {
+	t.Helper()
+	s := &source.Source{Name: "mail"}
+	for name := range calls {
+		e := &source.Effect{Name: name, Handler: name, Timeout: 10 * time.Second, MaxAttempts: 3, RetryBase: time.Millisecond, RetryMax: 2 * time.Millisecond}
+		for _, a := range adjust {
+			a(e)
+		}
+		s.Effects = append(s.Effects, e)
+	}
+	handlers := effects.Handlers{AfterCommit: calls}
+	url := pgtest.New(t)
+	log := &journal{}
+	cfg := Config{EffectWorkers: 2, EffectLease: time.Minute, ScanInterval: 50 * time.Millisecond, Handlers: handlers}
+	p, err := newPerformer(pgtest.Pool(t, pgtest.RoleURL(t, url, "catchwater_processor")), cfg, &source.Config{Sources: []*source.Source{s}},
+		target.Options{Handlers: handlers}, newEffectMetrics(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { p.run(ctx) })
+	out := &scene{performer: p, t: t, db: pgtest.Pool(t, url), plan: effects.NewPlan([]*source.Source{s}, handlers), log: log,
+		stop: func() { cancel(); running.Wait() }}
+	t.Cleanup(out.stop)
+	return out
+}
+
+// happen has events processed, and waits for nothing.
+func (s *scene) happen(keys ...string) {
+	s.t.Helper()
+	var deliveries []inbox.Delivery
+	for _, key := range keys {
+		deliveries = append(deliveries, inbox.Delivery{Source: "mail", EventKey: key, Origin: inbox.FromDelivery, Body: []byte(key)})
+	}
+	results, err := inbox.NewStore(s.db, 0).Insert(s.t.Context(), deliveries)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var ids []int64
+	for _, r := range results {
+		ids = append(ids, r.ID)
+	}
+	err = pgx.BeginFunc(s.t.Context(), s.db, func(tx pgx.Tx) error {
+		rows, err := inbox.ClaimIDs(s.t.Context(), tx, ids)
+		if err != nil {
+			return err
+		}
+		if _, err := s.plan.Write(s.t.Context(), tx, rows, projection.Result{}); err != nil {
+			return err
+		}
+		return inbox.Done(s.t.Context(), tx, ids)
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.nudge()
+}
+
+func (s *scene) states() string {
+	s.t.Helper()
+	var text *string
+	if err := s.db.QueryRow(s.t.Context(), "select string_agg(name || '/' || event_key || ' ' || state || ' ' || attempts, ', ' order by name, event_key) from effects").Scan(&text); err != nil {
+		s.t.Fatal(err)
+	}
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// await returns when the effects are in the states that are wanted.
+func (s *scene) await(want string) {
+	s.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; <-time.After(10 * time.Millisecond) {
+		got := s.states()
+		if got == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("got  %s\nwant %s\n%s", got, want, s.log)
+		}
+	}
+}
+
+// counter counts calls by key.
+type counter struct {
+	mu    sync.Mutex
+	calls map[string]int
+}
+
+func (c *counter) add(key string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls == nil {
+		c.calls = make(map[string]int)
+	}
+	c.calls[key]++
+	return c.calls[key]
+}
+
+func TestEffectsAreTriedUntilTheyArePerformedOrGivenUp(t *testing.T) {
+	t.Parallel()
+	var made counter
+	s := newScene(t, map[string]call{"crm": func(_ context.Context, e effects.Event, key string) error {
+		n := made.add(key)
+		switch e.EventKey {
+		case "twice":
+			if n < 2 {
+				return errors.New("not yet")
+			}
+		case "never":
+			return errors.New("not today")
+		case "panic":
+			panic("a defect")
+		case "permanent":
+			return &inbox.PermanentError{Err: errors.New("no use")}
+		}
+		return nil
+	}})
+	s.happen("at once", "twice", "never", "panic", "permanent")
+	s.await("crm/at once performed 1, crm/never given_up 3, crm/panic given_up 3, crm/permanent given_up 1, crm/twice performed 2")
+	for key, want := range map[string]int{"mail:crm:at%20once": 1, "mail:crm:twice": 2, "mail:crm:never": 3, "mail:crm:panic": 3, "mail:crm:permanent": 1} {
+		if made.calls[key] != want {
+			t.Errorf("%s was called %d times, want %d", key, made.calls[key], want)
+		}
+	}
+	var said string
+	if err := s.db.QueryRow(t.Context(), "select string_agg(last_error, ', ' order by event_key) from effects").Scan(&said); err != nil || said != "not today, the handler panicked: a defect, no use" {
+		t.Errorf("the errors are %q, %v", said, err)
+	}
+	s.stop()
+	for outcome, want := range map[string]float64{"performed": 2, "failed": 5, "given_up": 3, "refused": 0} {
+		if got := testutil.ToFloat64(s.metrics.calls.WithLabelValues("mail", "crm", outcome)); got != want {
+			t.Errorf("%v were counted as %s, want %v", got, outcome, want)
+		}
+	}
+	if !strings.Contains(s.log.String(), "level=ERROR msg=\"an effect was given up") || !strings.Contains(s.log.String(), "stack=") {
+		t.Errorf("the log does not tell:\n%s", s.log)
+	}
+}
+
+func TestATargetThatHangsHoldsNoOtherUp(t *testing.T) {
+	t.Parallel()
+	var hanging sync.WaitGroup
+	hanging.Add(2)
+	release := make(chan struct{})
+	s := newScene(t, map[string]call{
+		"hung": func(context.Context, effects.Event, string) error { hanging.Done(); <-release; return nil },
+		"live": func(context.Context, effects.Event, string) error { return nil },
+	})
+	s.happen("1", "2") // as many as there are workers
+	hanging.Wait()
+	s.happen("3", "4")
+	s.await("hung/1 pending 1, hung/2 pending 1, hung/3 pending 0, hung/4 pending 0, live/1 performed 1, live/2 performed 1, live/3 performed 1, live/4 performed 1")
+	hanging.Add(2)
+	close(release)
+	s.await("hung/1 performed 1, hung/2 performed 1, hung/3 performed 1, hung/4 performed 1, live/1 performed 1, live/2 performed 1, live/3 performed 1, live/4 performed 1")
+}
+
+func TestAStopFinishesWhatWasBegunAndBeginsNothing(t *testing.T) {
+	t.Parallel()
+	begun, release := make(chan struct{}, 9), make(chan struct{})
+	s := newScene(t, map[string]call{"crm": func(ctx context.Context, _ effects.Event, _ string) error {
+		begun <- struct{}{}
+		<-release
+		return ctx.Err() // the stop is not the call's
+	}})
+	s.happen("1", "2", "3")
+	<-begun
+	<-begun
+	stopped := make(chan struct{})
+	go func() { s.stop(); close(stopped) }()
+	select {
+	case <-stopped:
+		t.Fatal("it stopped with calls under way")
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(release)
+	<-stopped
+	if got := s.states(); got != "crm/1 performed 1, crm/2 performed 1, crm/3 pending 0" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestATargetThatAsksToBeLeftAlone(t *testing.T) {
+	t.Parallel()
+	var made counter
+	s := newScene(t, map[string]call{"crm": func(context.Context, effects.Event, string) error {
+		made.add("all")
+		return &target.Error{Text: "the answer is 429", RetryAfter: time.Hour}
+	}})
+	s.happen("1")
+	s.await("crm/1 pending 1")
+	s.happen("2", "3")
+	var soon bool
+	if err := s.db.QueryRow(t.Context(), "select bool_or(next_attempt_at < now() + interval '59 minutes') from effects where attempts > 0").Scan(&soon); err != nil || soon {
+		t.Errorf("it is tried again before that: %v, %v", soon, err)
+	}
+	s.stop()
+	if made.calls["all"] != 1 {
+		t.Errorf("%d calls were made", made.calls["all"])
+	}
+}
+
+// TestRecordingIsTriedUntilItSucceeds takes the table away while a call is under
+// way: it must not be made again when the table is back.
+func TestRecordingIsTriedUntilItSucceeds(t *testing.T) {
+	t.Parallel()
+	var made counter
+	begun, release := make(chan struct{}, 9), make(chan struct{})
+	s := newScene(t, map[string]call{"crm": func(_ context.Context, _ effects.Event, key string) error {
+		made.add(key)
+		begun <- struct{}{}
+		<-release
+		return nil
+	}})
+	s.happen("1")
+	<-begun
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := s.db.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("alter table effects rename to away")
+	close(release)
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(s.log.String(), "cannot be recorded"); <-time.After(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the log does not tell:\n%s", s.log)
+		}
+	}
+	exec("alter table away rename to effects")
+	s.await("crm/1 performed 1")
+	if n := made.calls["mail:crm:1"]; n != 1 {
+		t.Errorf("%d calls were made", n)
+	}
+}
+
+func TestEffectsThatNobodyIsGoingToPerformAreReported(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, map[string]call{"crm": func(context.Context, effects.Event, string) error { return nil }})
+	said := s.reportUnknown([]effects.Backlog{{Source: "mail", Name: "gone", State: effects.Pending, Effects: 3}, {Source: "mail", Name: "crm", State: effects.Pending}}, nil)
+	if n := strings.Count(s.log.String(), "effect=gone effects=3"); n != 1 || strings.Contains(s.log.String(), "effect=crm") {
+		t.Errorf("the log tells:\n%s", s.log)
+	}
+	said = s.reportUnknown([]effects.Backlog{{Source: "mail", Name: "gone", State: effects.Pending, Effects: 4}}, said)
+	if len(said) != 1 || strings.Contains(s.log.String(), "effects=4") {
+		t.Errorf("it is told again:\n%s", s.log)
+	}
+}
+
+func TestAHandlersErrorFailsItsRowAlone(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var nudged int
+	run := func(ctx context.Context, tx pgx.Tx, e effects.Event) error {
+		if e.EventKey == "answers-2-ok" {
+			return errors.New("not this one")
+		}
+		_, err := tx.Exec(ctx, "insert into applied (key) values ($1)", "handled "+e.EventKey)
+		return err
+	}
+	f.onEffects = func() { nudged++ }
+	f.plan = effects.NewPlan([]*source.Source{{Name: "answers", Effects: []*source.Effect{
+		{Name: "own", Handler: "own", Transaction: true}, {Name: "crm", Handler: "crm"},
+	}}}, effects.Handlers{InTransaction: map[string]func(context.Context, pgx.Tx, effects.Event) error{"own": run}})
+	ids := f.insert("answers", "ok", "ok", "ok", "fail", "ok")
+	result, err := f.process(ids)
+	if err != nil || result.effects != 3 || nudged != 1 {
+		t.Fatalf("%d effects, nudged %d times, %v", result.effects, nudged, err)
+	}
+	if got, want := f.text(states), "processed 1, processed 1, pending 1, pending 1, processed 1"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := f.text("select last_error from inbox where event_key = 'answers-2-ok'"); got != "handler own: not this one" {
+		t.Errorf("the row says %q", got)
+	}
+	if got, want := f.text("select string_agg(key, ', ' order by key) from applied"),
+		"answers-0-ok, answers-1-ok, answers-4-ok, handled answers-0-ok, handled answers-1-ok, handled answers-4-ok"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, want := f.text("select string_agg(event_key, ', ' order by event_key) from effects"), "answers-0-ok, answers-1-ok, answers-4-ok"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestAHandlerThatIsNotRegisteredStopsTheStart(t *testing.T) {
+	t.Parallel()
+	for transaction, field := range map[bool]string{true: "InTransaction", false: "AfterCommit"} {
+		sources := []*source.Source{{Name: "mail", Effects: []*source.Effect{{Name: "crm", Handler: "own", Transaction: transaction}}}}
+		err := (effects.Handlers{}).Check(sources)
+		if want := fmt.Sprintf("handler \"own\" is not in this program: register it in processor.Config.Handlers.%s", field); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
