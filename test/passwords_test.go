@@ -5,10 +5,14 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/catchwater/catchwater/pkg/pgserver"
 	"github.com/catchwater/catchwater/test/harness"
 )
 
@@ -59,5 +63,72 @@ func TestPasswordsInFiles(t *testing.T) {
 	for _, service := range []*harness.Service{ingress, processor, reconciler} {
 		service.AwaitReady()
 		service.Stop()
+	}
+}
+
+// TestMigratingAsAnOwner has a role that owns its database and may create roles,
+// and is no superuser, bring the schema and let the services' roles in, as on
+// CloudNativePG or a hosted Postgres.
+func TestMigratingAsAnOwner(t *testing.T) {
+	t.Parallel()
+	binaries, err := pgserver.FindBinaries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "catchwater-owner-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil { // Postgres may run as another user
+		t.Fatal(err)
+	}
+	port, err := pgserver.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := pgserver.Start(t.Context(), pgserver.Options{
+		Binaries: binaries, DataDir: filepath.Join(dir, "postgres"), Port: port, Settings: map[string]string{"fsync": "off"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Kill)
+	super, err := pgx.Connect(t.Context(), server.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer super.Close(t.Context())
+	const password = "no superuser, an owner"
+	for _, statement := range []string{"create role owner login createrole password '" + password + "'", "create database catchwater owner owner"} {
+		if _, err := super.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	passwords := t.TempDir()
+	for _, role := range []string{"catchwater_ingress", "catchwater_processor", "catchwater_reconciler"} {
+		if err := os.WriteFile(filepath.Join(passwords, role), []byte(role+"'s password"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // once more does nothing
+		cmd := exec.Command(harness.Program(t, "catchwater"), "migrate",
+			"--database-url", server.UserURL("catchwater", "owner", password), "--role-passwords", passwords)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	for role, query := range map[string]string{
+		"catchwater_ingress": "select from inbox", "catchwater_processor": "select from answers", "catchwater_reconciler": "select make_payload_partitions(9)",
+	} {
+		conn, err := pgx.Connect(t.Context(), server.UserURL("catchwater", role, role+"'s password"))
+		if err != nil {
+			t.Errorf("%s: %v", role, err)
+			continue
+		}
+		if _, err := conn.Exec(t.Context(), query); err != nil {
+			t.Errorf("%s: %s: %v", role, query, err)
+		}
+		_ = conn.Close(t.Context())
 	}
 }
