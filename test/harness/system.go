@@ -196,7 +196,7 @@ func (s *System) LaunchService(name string, env ...string) *Service {
 		"NATS_URL=" + s.NATSURL, "CATCHWATER_CONFIG=" + s.configPath, "CATCHWATER_LISTEN=" + addr,
 		"CATCHWATER_HEALTH_LISTEN=" + health, "ANSWERLINE_SECRET=" + Secret, "ANSWERLINE_API_KEY=sim-key", "KOLTRIX_SECRET=" + Secret, "KOLTRIX_API_KEY=sim-key",
 		"SIMULATOR_WEBHOOK_SECRET=" + Secret,
-		"SIMULATOR_KOLTRIX_WEBHOOK_SECRET=" + Secret,
+		"SIMULATOR_KOLTRIX_WEBHOOK_SECRET=" + Secret, "EFFECT_SECRET=" + EffectSecret,
 	}
 	if name != "simulator" {
 		base = append(base, "DATABASE_URL="+s.roleURL(name))
