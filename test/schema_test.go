@@ -58,15 +58,17 @@ func TestRolesCanDoNoMore(t *testing.T) {
 			"select * from inbox_payload", "update inbox set state = state", "delete from inbox", "delete from inbox_payload",
 			"select * from answers", "select * from submitted_tasks", "insert into answers default values", "create table mine (n int)",
 			"select * from messages", "insert into messages (source, message_id) values ('s', 'x')", "select make_payload_partitions(1)",
+			"select * from effects",
 		},
 		"catchwater_processor": {
 			"insert into inbox (source) values ('x')", "delete from inbox", "update inbox_payload set body = ''", "delete from answers",
 			"insert into submitted_tasks (task_id) values ('x')", "delete from messages", "update message_events set type = ''", "delete from suppressions",
-			"create table mine (n int)",
+			"delete from effects", "select trim_effects('30 days', 1)", "create table mine (n int)",
 		},
 		"catchwater_reconciler": {
 			"select * from inbox_payload", "update inbox set state = state", "delete from inbox", "select * from answers",
-			"insert into answers default values", "delete from submitted_tasks", "update messages set status = 'x'", "select * from message_events", "create table mine (n int)",
+			"insert into answers default values", "delete from submitted_tasks", "update messages set status = 'x'", "select * from message_events",
+			"select * from effects", "delete from effects", "create table mine (n int)",
 		},
 	} {
 		conn, err := pgx.Connect(t.Context(), s.RoleURL(role))

@@ -191,6 +191,12 @@ func (s *System) StartService(name string, env ...string) *Service {
 // LaunchService is StartService without waiting.
 func (s *System) LaunchService(name string, env ...string) *Service {
 	s.T.Helper()
+	return s.LaunchProgram(name, Program(s.T, name), env...)
+}
+
+// LaunchProgram runs a program in a service's place, with what that is given.
+func (s *System) LaunchProgram(name, program string, env ...string) *Service {
+	s.T.Helper()
 	addr, health := fmt.Sprintf("127.0.0.1:%d", s.Port()), fmt.Sprintf("127.0.0.1:%d", s.Port())
 	base := []string{
 		"NATS_URL=" + s.NATSURL, "CATCHWATER_CONFIG=" + s.configPath, "CATCHWATER_LISTEN=" + addr,
@@ -201,7 +207,7 @@ func (s *System) LaunchService(name string, env ...string) *Service {
 	if name != "simulator" {
 		base = append(base, "DATABASE_URL="+s.roleURL(name))
 	}
-	process := newProcess(s.T, fmt.Sprintf("%s-%s", name, addr[strings.LastIndex(addr, ":")+1:]), s.Dir, Program(s.T, name), nil, slices.Concat(base, env))
+	process := newProcess(s.T, fmt.Sprintf("%s-%s", name, addr[strings.LastIndex(addr, ":")+1:]), s.Dir, program, nil, slices.Concat(base, env))
 	return &Service{Process: process, Addr: addr, HealthAddr: health}
 }
 
