@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/catchwater/catchwater/pkg/migrate"
 	"github.com/catchwater/catchwater/pkg/pgserver"
 )
@@ -27,9 +25,9 @@ type System struct {
 	T        testing.TB
 	Dir      string
 	Postgres *pgserver.Server
-	DB       *pgxpool.Pool // as the superuser
-	NATS     *Process
-	NATSURL  string
+	*Database
+	NATS    *Process
+	NATSURL string
 
 	postgres   pgserver.Options
 	configPath string
@@ -64,11 +62,7 @@ func New(t testing.TB) *System {
 	if _, err := migrate.Up(t.Context(), s.DatabaseURL()); err != nil {
 		t.Fatal(err)
 	}
-	s.DB, err = pgxpool.New(t.Context(), s.DatabaseURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.DB.Close)
+	s.Database = s.Open("postgres")
 	for _, service := range []string{"ingress", "processor", "reconciler"} {
 		s.Exec(fmt.Sprintf("alter role catchwater_%s password '%s'", service, rolePassword))
 	}
@@ -88,7 +82,7 @@ func (s *System) StartPostgres() {
 		s.T.Fatal(err)
 	}
 	s.Postgres = server
-	if s.DB != nil {
+	if s.Database != nil {
 		s.DB.Reset() // its connections were to the server that stopped
 	}
 }
@@ -209,35 +203,6 @@ func (s *System) LaunchProgram(name, program string, env ...string) *Service {
 	}
 	process := newProcess(s.T, fmt.Sprintf("%s-%s", name, addr[strings.LastIndex(addr, ":")+1:]), s.Dir, program, nil, slices.Concat(base, env))
 	return &Service{Process: process, Addr: addr, HealthAddr: health}
-}
-
-// Exec runs a statement as the superuser.
-func (s *System) Exec(sql string, args ...any) {
-	s.T.Helper()
-	if _, err := s.DB.Exec(s.T.Context(), sql, args...); err != nil {
-		s.T.Fatalf("%s: %v", sql, err)
-	}
-}
-
-// Int returns the number that a query returns.
-func (s *System) Int(sql string, args ...any) int {
-	s.T.Helper()
-	n := 0
-	if err := s.DB.QueryRow(s.T.Context(), sql, args...).Scan(&n); err != nil {
-		s.T.Fatalf("%s: %v", sql, err)
-	}
-	return n
-}
-
-// AwaitInt returns when a query returns the number.
-func (s *System) AwaitInt(within time.Duration, want int, sql string, args ...any) {
-	s.T.Helper()
-	Await(s.T, within, fmt.Sprintf("%s to be %d", sql, want), func() error {
-		if got := s.Int(sql, args...); got != want {
-			return fmt.Errorf("it is %d", got)
-		}
-		return nil
-	})
 }
 
 // ConfigPath is the sources file that services started from now on read.
