@@ -176,7 +176,9 @@ func TestNATSIsAClusterOfThree(t *testing.T) {
 		PromExporter struct {
 			Enabled    bool
 			PodMonitor struct{ Enabled bool } `json:"podMonitor"`
+			Merge      core.Container
 		} `json:"promExporter"`
+		Reloader            struct{ Merge core.Container }
 		NATSBox             struct{ Enabled bool } `json:"natsBox"`
 		PodDisruptionBudget struct{ Enabled bool } `json:"podDisruptionBudget"`
 	}
@@ -187,6 +189,11 @@ func TestNATSIsAClusterOfThree(t *testing.T) {
 	}
 	if j := nats.Config.JetStream; !j.Enabled || !j.FileStore.Enabled || !j.FileStore.PVC.Enabled || j.MemoryStore.Enabled {
 		t.Errorf("JetStream is not on disk: %+v", j)
+	}
+	for _, container := range []core.Container{nats.Container.Merge, nats.Reloader.Merge, nats.PromExporter.Merge} {
+		if c := container.SecurityContext; c == nil || c.AllowPrivilegeEscalation == nil || *c.AllowPrivilegeEscalation || !slices.Equal(c.Capabilities.Drop, []core.Capability{"ALL"}) {
+			t.Errorf("a container of NATS is not restricted: %+v", c)
+		}
 	}
 	project := loadCompose(t, "docker-compose.yml")
 	if image := project.Services["nats"].Image; image != "nats:"+nats.Container.Image.Tag {
