@@ -1,45 +1,64 @@
 package bus
 
 import (
+	"context"
 	"fmt"
+	"strconv"
 
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/catchwater/catchwater/pkg/tracing"
 	busv1 "github.com/catchwater/catchwater/proto/catchwater/bus/v1"
 )
 
 const (
 	inboxSubjects = "catchwater.inbox."
 	pollSubjects  = "catchwater.poll."
-
-	// traceparentHeader is lower case: NATS headers are case-sensitive.
-	traceparentHeader = "traceparent"
 )
+
+// InboxSubject is what a source's inbox rows are announced on.
+func InboxSubject(source string) string { return inboxSubjects + source }
+
+// PollSubject is what polls of a source are asked for on.
+func PollSubject(source string) string { return pollSubjects + source }
 
 // Announce says that an inbox row is there to be claimed. It does not wait; an
 // error means that nobody has been told, and that the processors will find the
-// row by themselves when it comes due.
-func (b *Bus) Announce(a *busv1.Announcement, traceparent string) error {
-	return b.message(inboxSubjects+a.GetSource(), a, traceparent)
+// row by themselves when it comes due. The trace of ctx goes with the message.
+func (b *Bus) Announce(ctx context.Context, a *busv1.Announcement) error {
+	return b.message(ctx, InboxSubject(a.GetSource()), a, about{source: a.GetSource(), key: a.GetEventKey(), id: a.GetInboxId()})
 }
 
 // AskForPoll hands a poll to whichever reconciler takes it. It does not wait;
-// an error means that nobody has been asked.
-func (b *Bus) AskForPoll(p *busv1.PollRequest) error {
-	return b.message(pollSubjects+p.GetSource(), p, "")
+// an error means that nobody has been asked. The trace of ctx goes with the
+// message.
+func (b *Bus) AskForPoll(ctx context.Context, p *busv1.PollRequest) error {
+	return b.message(ctx, PollSubject(p.GetSource()), p, about{source: p.GetSource(), key: p.GetTaskId(), id: p.GetSubmittedTaskId()})
 }
 
-func (b *Bus) message(subject string, m proto.Message, traceparent string) error {
+// about says what a message is about: an event, and a row's id.
+type about struct {
+	source, key string
+	id          int64
+}
+
+func (b *Bus) message(ctx context.Context, subject string, m proto.Message, of about) error {
 	data, err := proto.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("encode a message for %s: %w", subject, err)
 	}
-	msg := &nats.Msg{Subject: subject, Data: data}
-	if traceparent != "" {
-		msg.Header = nats.Header{traceparentHeader: {traceparent}}
+	ctx, span := b.tracer.Child(ctx, "publish "+subject, producerSpan...)
+	if span.IsRecording() {
+		span.SetAttributes(tracing.Publishing(subject, strconv.FormatInt(of.id, 10))...)
+		span.SetAttributes(tracing.SourceKey.String(of.source), tracing.EventKeyKey.String(of.key))
 	}
-	if err := b.post(msg); err != nil {
+	msg := &nats.Msg{Subject: subject, Data: data}
+	if traceparent := tracing.Traceparent(ctx); traceparent != "" {
+		msg.Header = nats.Header{tracing.Header: {traceparent}}
+	}
+	if err := b.post(posted{msg, span}); err != nil {
+		endPublish(span, err)
 		return fmt.Errorf("post on %s: %w", subject, err)
 	}
 	return nil

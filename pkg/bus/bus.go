@@ -9,6 +9,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/catchwater/catchwater/pkg/tracing"
 )
 
 // Bus is a connection to the broker that never gives up.
@@ -19,9 +22,11 @@ type Bus struct {
 	onError func(error)
 	// replicas is how many servers keep a copy of each stream that is made.
 	replicas int
+	tracer   *tracing.Tracer
 
-	outbox  chan *nats.Msg
+	outbox  chan posted
 	closing chan struct{}
+	closed  chan struct{}
 	sent    sync.WaitGroup // the sender's end
 }
 
@@ -35,6 +40,8 @@ type Options struct {
 	// OnPublishError is called for each publish that the broker did not take
 	// or did not acknowledge in time. It may be nil.
 	OnPublishError func(error)
+	// Tracer traces what is published. It may be nil.
+	Tracer *tracing.Tracer
 }
 
 const (
@@ -94,7 +101,10 @@ func Connect(o Options) (*Bus, error) {
 		conn.Close()
 		return nil, fmt.Errorf("use JetStream: %w", err)
 	}
-	b := &Bus{conn: conn, js: js, log: o.Log, onError: onError, replicas: replicas, outbox: make(chan *nats.Msg, maxOutbox), closing: make(chan struct{})}
+	b := &Bus{
+		conn: conn, js: js, log: o.Log, onError: onError, replicas: replicas, tracer: o.Tracer,
+		outbox: make(chan posted, maxOutbox), closing: make(chan struct{}), closed: make(chan struct{}),
+	}
 	b.sent.Go(b.send)
 	return b, nil
 }
@@ -108,9 +118,15 @@ var errDisconnected = errors.New("the broker is not connected")
 // errOutboxFull says that messages are made faster than they can be sent.
 var errOutboxFull = errors.New("too many messages wait to be sent")
 
+// posted is a message on its way, and the span of that.
+type posted struct {
+	*nats.Msg
+	span trace.Span
+}
+
 // post hands a message to the sender. It waits for nothing; what becomes of the
 // message later is OnPublishError's.
-func (b *Bus) post(msg *nats.Msg) error {
+func (b *Bus) post(msg posted) error {
 	if !b.conn.IsConnected() {
 		return errDisconnected
 	}
@@ -149,13 +165,20 @@ func (b *Bus) publishPosted() {
 	}
 }
 
-func (b *Bus) publish(msg *nats.Msg) {
+func (b *Bus) publish(msg posted) {
 	if !b.conn.IsConnected() {
+		endPublish(msg.span, errDisconnected)
 		b.onError(errDisconnected)
 		return
 	}
-	if _, err := b.js.PublishMsgAsync(msg, jetstream.WithRetryAttempts(0), jetstream.WithStallWait(time.Millisecond)); err != nil {
+	ack, err := b.js.PublishMsgAsync(msg.Msg, jetstream.WithRetryAttempts(0), jetstream.WithStallWait(time.Millisecond))
+	if err != nil {
+		endPublish(msg.span, err)
 		b.onError(err)
+		return
+	}
+	if msg.span.IsRecording() {
+		go b.awaitAck(msg.span, ack)
 	}
 }
 
@@ -172,4 +195,5 @@ func (b *Bus) Close(wait time.Duration) {
 		}
 	}
 	b.conn.Close()
+	close(b.closed)
 }

@@ -18,7 +18,7 @@ func (l Log) New(service string, w io.Writer) (*slog.Logger, error) {
 	if err := level.UnmarshalText([]byte(l.Level)); err != nil {
 		return nil, fmt.Errorf("read log level %q: use debug, info, warn or error", l.Level)
 	}
-	handler := slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})
+	handler := WithTraceIDs(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
 	return slog.New(handler).With(slog.String("service", service)), nil
 }
 
@@ -44,4 +44,10 @@ type Streams struct {
 // Sources is where the configuration of the sources stands.
 type Sources struct {
 	Path string `name:"config" env:"CATCHWATER_CONFIG" default:"catchwater.yaml" help:"Path of the sources file."`
+}
+
+// Tracing is where a service sends its traces.
+type Tracing struct {
+	Endpoint    string  `name:"otlp-endpoint" env:"OTEL_EXPORTER_OTLP_ENDPOINT" help:"Base URL of what takes traces by OTLP over HTTP, such as http://jaeger:4318; without one nothing is traced. The OpenTelemetry SDK's other variables (OTEL_EXPORTER_OTLP_HEADERS, OTEL_BSP_…, OTEL_RESOURCE_ATTRIBUTES) are heeded too."`
+	SampleRatio float64 `name:"trace-sample-ratio" env:"CATCHWATER_TRACE_SAMPLE_RATIO" default:"1" help:"Share of the traces that begin here which are recorded (0 to 1); a trace that comes with a request or a message is recorded if its beginner records it."`
 }

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/catchwater/catchwater/pkg/service"
 )
 
 // openFolder makes a data folder ready and keeps others from using it.
@@ -72,7 +74,7 @@ func (f *folder) logger(screen *screen, name string) (*slog.Logger, error) {
 		}
 		w = file // for as long as the process lives
 	}
-	return slog.New(slog.NewJSONHandler(w, nil)).With(slog.String("service", name)), nil
+	return slog.New(service.WithTraceIDs(slog.NewJSONHandler(w, nil))).With(slog.String("service", name)), nil
 }
 
 // writeEnv writes what scripts need to follow the system.

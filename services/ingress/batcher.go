@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/catchwater/catchwater/pkg/inbox"
+	"github.com/catchwater/catchwater/pkg/tracing"
 )
 
 // inserter stores deliveries; inbox.Store is the one.
@@ -31,6 +32,7 @@ type batcher struct {
 	maxBytes int
 	timeout  time.Duration
 	onFlush  func(rows int, took time.Duration)
+	tracer   *tracing.Tracer
 
 	queue    chan *entry
 	flushing chan struct{} // one token for each flusher at work
@@ -44,6 +46,7 @@ type batcher struct {
 // holds events. Their result outlives the request that waits for it, so a sender
 // that goes away cancels nobody's insert.
 type entry struct {
+	ctx        context.Context // only for its span
 	deliveries []inbox.Delivery
 	memory     *lease      // of the body, given back when it has been written
 	done       chan result // buffered: the flusher never waits
@@ -57,18 +60,18 @@ type result struct {
 	err      error
 }
 
-func newBatcher(store inserter, cfg Config, onFlush func(rows int, took time.Duration)) *batcher {
+func newBatcher(store inserter, cfg Config, onFlush func(rows int, took time.Duration), tracer *tracing.Tracer) *batcher {
 	return &batcher{
-		store: store, maxRows: cfg.BatchRows, maxBytes: cfg.BatchBytes, timeout: cfg.AnswerTimeout, onFlush: onFlush,
+		store: store, maxRows: cfg.BatchRows, maxBytes: cfg.BatchBytes, timeout: cfg.AnswerTimeout, onFlush: onFlush, tracer: tracer,
 		queue: make(chan *entry, cfg.QueueRows), flushing: make(chan struct{}, cfg.Flushers),
 	}
 }
 
 // put takes deliveries with the memory that their body holds, and may write them
 // before it returns. The result arrives on the entry's channel, unless the entry
-// is abandoned before its turn has come.
-func (b *batcher) put(memory *lease, deliveries ...inbox.Delivery) (*entry, error) {
-	e := &entry{deliveries: deliveries, memory: memory, done: make(chan result, 1)}
+// is abandoned before its turn has come. The end of ctx cancels nothing.
+func (b *batcher) put(ctx context.Context, memory *lease, deliveries ...inbox.Delivery) (*entry, error) {
+	e := &entry{ctx: ctx, deliveries: deliveries, memory: memory, done: make(chan result, 1)}
 	if err := b.enqueue(e); err != nil {
 		return nil, err
 	}
@@ -170,6 +173,7 @@ func (b *batcher) write(entries []*entry, deliveries []inbox.Delivery) {
 		inserted, err = b.store.Insert(ctx, deliveries)
 	}
 	b.onFlush(len(deliveries), time.Since(began))
+	b.trace(entries, len(deliveries), began, err)
 	for _, e := range entries {
 		if err != nil {
 			e.done <- result{err: err}

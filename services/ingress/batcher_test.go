@@ -36,7 +36,7 @@ func testBatcher(g *gate, change func(*Config)) *batcher {
 	if change != nil {
 		change(&cfg)
 	}
-	return newBatcher(g, cfg, func(int, time.Duration) {})
+	return newBatcher(g, cfg, func(int, time.Duration) {}, nil)
 }
 
 func noMemory() *lease { return &lease{budget: &budget{}} }
@@ -52,7 +52,7 @@ func TestBatcherGroupsWhatWaits(t *testing.T) {
 	var results sync.WaitGroup
 	var waiting []<-chan result
 	results.Go(func() { // writes by itself, and so waits at the gate
-		e, err := b.put(noMemory(), sized(1))
+		e, err := b.put(t.Context(), noMemory(), sized(1))
 		if err != nil {
 			t.Error(err)
 			return
@@ -67,7 +67,7 @@ func TestBatcherGroupsWhatWaits(t *testing.T) {
 		if n < 4 {
 			size = 600 // two of them are over the bytes of a group
 		}
-		e, err := b.put(noMemory(), sized(size))
+		e, err := b.put(t.Context(), noMemory(), sized(size))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestBatcherGroupsWhatWaits(t *testing.T) {
 	}
 	results.Wait()
 	b.stop()
-	if _, err := b.put(noMemory(), sized(1)); !errors.Is(err, errStopped) {
+	if _, err := b.put(t.Context(), noMemory(), sized(1)); !errors.Is(err, errStopped) {
 		t.Errorf("after its stop: %v", err)
 	}
 }
@@ -95,14 +95,14 @@ func TestBatcherRefusesWhenFull(t *testing.T) {
 	t.Parallel()
 	g := &gate{open: make(chan struct{}), entered: make(chan int, 100)}
 	b := testBatcher(g, func(c *Config) { c.QueueRows = 3 })
-	go func() { _, _ = b.put(noMemory(), sized(1)) }()
+	go func() { _, _ = b.put(t.Context(), noMemory(), sized(1)) }()
 	<-g.entered
 	for range 3 {
-		if _, err := b.put(noMemory(), sized(1)); err != nil {
+		if _, err := b.put(t.Context(), noMemory(), sized(1)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := b.put(noMemory(), sized(1)); !errors.Is(err, errQueueFull) {
+	if _, err := b.put(t.Context(), noMemory(), sized(1)); !errors.Is(err, errQueueFull) {
 		t.Errorf("got %v, want that the queue is full", err)
 	}
 	close(g.open)
@@ -114,7 +114,7 @@ func TestBatcherTellsEveryoneOfAFailure(t *testing.T) {
 	g := &gate{open: make(chan struct{}), entered: make(chan int, 100), fail: fmt.Errorf("down: %w", inbox.ErrUnavailable)}
 	close(g.open)
 	b := testBatcher(g, nil)
-	e, err := b.put(noMemory(), sized(1))
+	e, err := b.put(t.Context(), noMemory(), sized(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestBatcherLeavesNothingLying(t *testing.T) {
 	for range 50 {
 		senders.Go(func() {
 			for range 200 {
-				e, err := b.put(noMemory(), sized(1))
+				e, err := b.put(t.Context(), noMemory(), sized(1))
 				if err != nil {
 					t.Error(err)
 					return
@@ -162,12 +162,12 @@ func TestAnAbandonedDeliveryIsNotWritten(t *testing.T) {
 	t.Parallel()
 	g := &gate{open: make(chan struct{}), entered: make(chan int, 100)}
 	b := testBatcher(g, nil)
-	go func() { _, _ = b.put(noMemory(), sized(1)) }()
+	go func() { _, _ = b.put(t.Context(), noMemory(), sized(1)) }()
 	<-g.entered
 	all := &budget{limit: 100}
 	memory := &lease{budget: all}
 	memory.grow(50)
-	e, err := b.put(memory, sized(1))
+	e, err := b.put(t.Context(), memory, sized(1))
 	if err != nil {
 		t.Fatal(err)
 	}

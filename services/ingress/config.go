@@ -19,6 +19,7 @@ type Config struct {
 	service.Database `embed:""`
 	service.Broker   `embed:""`
 	service.Sources  `embed:""`
+	service.Tracing  `embed:""`
 
 	Listen       string `name:"listen" env:"CATCHWATER_LISTEN" default:"127.0.0.1:8080" help:"Address for deliveries: POST /hooks/{source}."`
 	HealthListen string `name:"health-listen" env:"CATCHWATER_HEALTH_LISTEN" default:"127.0.0.1:8180" help:"Address of /livez, /readyz and /metrics."`

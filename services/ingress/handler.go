@@ -1,10 +1,10 @@
 package ingress
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -14,6 +14,7 @@ import (
 	"github.com/catchwater/catchwater/pkg/inbox"
 	"github.com/catchwater/catchwater/pkg/signature"
 	"github.com/catchwater/catchwater/pkg/source"
+	"github.com/catchwater/catchwater/pkg/tracing"
 	busv1 "github.com/catchwater/catchwater/proto/catchwater/bus/v1"
 )
 
@@ -27,7 +28,7 @@ type endpoint struct {
 type handler struct {
 	endpoints     map[string]endpoint
 	batcher       *batcher
-	announce      func(*busv1.Announcement, string) error
+	announce      func(context.Context, *busv1.Announcement) error
 	memory        *budget
 	answerTimeout time.Duration
 	retryAfter    string
@@ -35,6 +36,7 @@ type handler struct {
 	draining      func() bool
 	metrics       *metrics
 	log           *slog.Logger
+	tracer        *tracing.Tracer
 	now           func() time.Time
 }
 
@@ -90,9 +92,11 @@ func (h *handler) serve(c echo.Context) error {
 		c.Response().Header().Set("Allow", http.MethodPost)
 		return c.NoContent(http.StatusMethodNotAllowed)
 	}
-	a := h.receive(c, target)
+	r, span := h.begin(r, target.source.Name)
+	a := h.receive(r, target)
 	h.metrics.observe(target.source.Name, a, h.now().Sub(began))
-	h.logAnswer(c, target.source.Name, a, h.now().Sub(began))
+	h.logAnswer(r.Context(), target.source.Name, a, h.now().Sub(began))
+	finish(span, a)
 	if a.status == http.StatusServiceUnavailable {
 		c.Response().Header().Set("Retry-After", h.retryAfter)
 	}
@@ -100,8 +104,8 @@ func (h *handler) serve(c echo.Context) error {
 }
 
 // receive verifies and stores a delivery.
-func (h *handler) receive(c echo.Context, target endpoint) answer {
-	r := c.Request()
+func (h *handler) receive(r *http.Request, target endpoint) answer {
+	ctx := r.Context()
 	memory := &lease{budget: h.memory}
 	handedOn := false // to the batcher, which may hold the body for longer than we wait
 	defer func() {
@@ -109,19 +113,15 @@ func (h *handler) receive(c echo.Context, target endpoint) answer {
 			memory.release()
 		}
 	}()
-	content, err := readBody(r, target.source, memory)
+	content, err := h.read(r, target.source, memory)
 	if err != nil {
 		return bodyAnswer(err)
 	}
-	if err := target.source.Verifier.Verify(r.Header, content.signed, target.keyring.Keys(), h.now()); err != nil {
-		a := answer{status: target.source.RejectStatus, outcome: "rejected_malformed", detail: err.Error()}
-		var rejection *signature.Rejection
-		if errors.As(err, &rejection) {
-			a.outcome = "rejected_" + string(rejection.Reason)
-		}
-		return a
+	if rejected := h.verify(r, content.signed, target); rejected.outcome != "" {
+		return rejected
 	}
 	events := target.source.Events(r.Header, content.signed, content.plain)
+	traceparent := tracing.Traceparent(ctx)
 	deliveries := make([]inbox.Delivery, 0, len(events))
 	for _, event := range events {
 		if event.Test {
@@ -136,7 +136,7 @@ func (h *handler) receive(c echo.Context, target endpoint) answer {
 			Origin:      inbox.FromDelivery,
 			Body:        event.Body,
 			Headers:     target.source.Keep(r.Header),
-			Traceparent: traceparent(r.Header),
+			Traceparent: traceparent,
 			Quarantine:  event.Quarantine,
 		})
 	}
@@ -144,21 +144,37 @@ func (h *handler) receive(c echo.Context, target endpoint) answer {
 		return answer{status: http.StatusNoContent, outcome: outcomeTest}
 	}
 	var a answer
-	a, handedOn = h.store(deliveries, memory)
+	a, handedOn = h.store(ctx, deliveries, memory)
 	return a
 }
 
-// w3cTraceparent is version 00 of the W3C trace context, and what a later one
-// must begin with.
-var w3cTraceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
-
-// traceparent is the request's trace context, or empty where it is not one: the
-// header is not signed, so it may hold anything.
-func traceparent(h http.Header) string {
-	if text := h.Get("Traceparent"); w3cTraceparent.MatchString(text) {
-		return text
+// read reads the body.
+func (h *handler) read(r *http.Request, src *source.Source, memory *lease) (body, error) {
+	_, span := h.tracer.Child(r.Context(), "read")
+	defer span.End()
+	content, err := readBody(r, src, memory)
+	if err != nil {
+		tracing.FailAs(span, bodyAnswer(err).outcome)
 	}
-	return ""
+	return content, err
+}
+
+// verify returns the answer to a delivery that is rejected, and none to one that
+// the source has signed.
+func (h *handler) verify(r *http.Request, signed []byte, target endpoint) answer {
+	_, span := h.tracer.Child(r.Context(), "verify")
+	defer span.End()
+	err := target.source.Verifier.Verify(r.Header, signed, target.keyring.Keys(), h.now())
+	if err == nil {
+		return answer{}
+	}
+	a := answer{status: target.source.RejectStatus, outcome: "rejected_malformed", detail: err.Error()}
+	var rejection *signature.Rejection
+	if errors.As(err, &rejection) {
+		a.outcome = "rejected_" + string(rejection.Reason)
+	}
+	tracing.FailAs(span, a.outcome)
+	return a
 }
 
 // bodyAnswer is the answer to a request whose body could not be read.
@@ -175,38 +191,42 @@ func bodyAnswer(err error) answer {
 	}
 }
 
-// store puts the deliveries of one verified body into the inbox, waits for the
-// commit, and rings the doorbell for new rows. It says whether the batcher has
-// taken the body's memory over.
-func (h *handler) store(deliveries []inbox.Delivery, memory *lease) (a answer, handedOn bool) {
-	unavailable := answer{status: http.StatusServiceUnavailable, outcome: outcomeUnavailable, key: deliveries[0].EventKey}
-	if !h.ready() {
-		unavailable.err = errors.New("the database is not ready; see /readyz")
-		return unavailable, false
-	}
-	entry, err := h.batcher.put(memory, deliveries...)
+// store puts the deliveries of one verified body into the inbox, and rings the
+// doorbell for new rows. It says whether the batcher has taken the body's memory
+// over.
+func (h *handler) store(ctx context.Context, deliveries []inbox.Delivery, memory *lease) (a answer, handedOn bool) {
+	inserted, handedOn, err := h.insert(ctx, deliveries, memory)
 	if err != nil {
-		unavailable.err = err
-		return unavailable, false
+		return answer{status: http.StatusServiceUnavailable, outcome: outcomeUnavailable, key: deliveries[0].EventKey, err: err}, handedOn
+	}
+	return h.stored(ctx, deliveries, inserted), handedOn
+}
+
+// insert waits for the deliveries' commit.
+func (h *handler) insert(ctx context.Context, deliveries []inbox.Delivery, memory *lease) (inserted []inbox.Inserted, handedOn bool, err error) {
+	ctx, span := h.tracer.Child(ctx, "store")
+	defer func() { endStore(span, inserted, err) }()
+	if !h.ready() {
+		return nil, false, errors.New("the database is not ready; see /readyz")
+	}
+	entry, err := h.batcher.put(ctx, memory, deliveries...)
+	if err != nil {
+		return nil, false, err
 	}
 	timeout := time.NewTimer(h.answerTimeout)
 	defer timeout.Stop()
 	select {
 	case result := <-entry.done:
-		if unavailable.err = result.err; result.err != nil {
-			return unavailable, true
-		}
-		return h.stored(deliveries, result.inserted), true
+		return result.inserted, true, result.err
 	case <-timeout.C:
 		entry.abandoned.Store(true)
-		unavailable.err = errors.New("the database did not answer in time")
-		return unavailable, true
+		return nil, true, errors.New("the database did not answer in time")
 	}
 }
 
 // stored is the answer to a body whose deliveries have been written, of which
 // the most noteworthy speaks for all.
-func (h *handler) stored(deliveries []inbox.Delivery, inserted []inbox.Inserted) answer {
+func (h *handler) stored(ctx context.Context, deliveries []inbox.Delivery, inserted []inbox.Inserted) answer {
 	var worst answer
 	events := make([]string, len(inserted))
 	for i, result := range inserted {
@@ -218,7 +238,7 @@ func (h *handler) stored(deliveries []inbox.Delivery, inserted []inbox.Inserted)
 		case result.Outcome == inbox.Stored && d.Quarantine != "":
 			a.outcome, a.detail = outcomeQuarantined, d.Quarantine
 		case result.Outcome == inbox.Stored:
-			if err := h.announce(&busv1.Announcement{InboxId: result.ID, Source: d.Source, EventKey: d.EventKey}, d.Traceparent); err != nil {
+			if err := h.announce(ctx, &busv1.Announcement{InboxId: result.ID, Source: d.Source, EventKey: d.EventKey}); err != nil {
 				h.metrics.announceFailures.Inc()
 			}
 		}
@@ -232,7 +252,7 @@ func (h *handler) stored(deliveries []inbox.Delivery, inserted []inbox.Inserted)
 }
 
 // logAnswer writes the one line about a delivery.
-func (h *handler) logAnswer(c echo.Context, source string, a answer, took time.Duration) {
+func (h *handler) logAnswer(ctx context.Context, source string, a answer, took time.Duration) {
 	level := slog.LevelInfo
 	switch {
 	case a.err != nil:
@@ -240,7 +260,6 @@ func (h *handler) logAnswer(c echo.Context, source string, a answer, took time.D
 	case a.status >= 400 || weight(a.outcome) > weight(inbox.Stored.String()):
 		level = slog.LevelWarn
 	}
-	ctx := c.Request().Context()
 	if !h.log.Enabled(ctx, level) {
 		return
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/catchwater/catchwater/pkg/postgres"
 	"github.com/catchwater/catchwater/pkg/service"
 	"github.com/catchwater/catchwater/pkg/source"
+	"github.com/catchwater/catchwater/pkg/tracing"
 )
 
 // maxHeaderBytes bounds a request's headers; past it net/http answers 431.
@@ -56,19 +57,24 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	defer pool.Close()
 
+	tracer, err := tracing.Start(ctx, cfg.Tracing, "ingress", log)
+	if err != nil {
+		return err
+	}
+	defer tracer.Stop()
 	registry, health := service.NewRegistry(), service.NewHealth()
 	memory := &budget{limit: cfg.BodyMemory}
 	var batcher *batcher
 	metrics := newMetrics(registry, func() int { return len(batcher.queue) }, memory.used.Load)
 	broker, err := bus.Connect(bus.Options{
-		URL: cfg.Broker.URL, Credentials: cfg.Credentials, Name: "catchwater ingress", Log: log,
+		URL: cfg.Broker.URL, Credentials: cfg.Credentials, Name: "catchwater ingress", Log: log, Tracer: tracer,
 		OnPublishError: func(error) { metrics.announceFailures.Inc() },
 	})
 	if err != nil {
 		return err
 	}
 	defer broker.Close(announceWait)
-	batcher = newBatcher(inbox.NewStore(pool, cfg.Grace), cfg, metrics.flushed)
+	batcher = newBatcher(inbox.NewStore(pool, cfg.Grace), cfg, metrics.flushed, tracer)
 	defer batcher.stop()
 
 	group, failed := errgroup.WithContext(ctx) // failed ends with ctx, and when a part fails
@@ -76,7 +82,7 @@ func Run(ctx context.Context, cfg Config) error {
 	h := &handler{
 		endpoints: endpoints, batcher: batcher, announce: broker.Announce, memory: memory,
 		answerTimeout: cfg.AnswerTimeout, retryAfter: retryAfterHeader(cfg.RetryAfter),
-		ready: func() bool { return isClosed(schemaReady) }, draining: func() bool { return failed.Err() != nil }, metrics: metrics, log: log, now: time.Now,
+		ready: func() bool { return isClosed(schemaReady) }, draining: func() bool { return failed.Err() != nil }, metrics: metrics, log: log, tracer: tracer, now: time.Now,
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
 	if err != nil {

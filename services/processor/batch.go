@@ -14,6 +14,7 @@ import (
 	"github.com/catchwater/catchwater/pkg/effects"
 	"github.com/catchwater/catchwater/pkg/inbox"
 	"github.com/catchwater/catchwater/pkg/projection"
+	"github.com/catchwater/catchwater/pkg/tracing"
 )
 
 // Beginner starts transactions.
@@ -32,6 +33,7 @@ type batcher struct {
 	retryBase   time.Duration
 	retryMax    time.Duration
 	metrics     *metrics
+	tracer      *tracing.Tracer
 }
 
 // claim locks rows within a transaction.
@@ -54,19 +56,20 @@ func (o *outcome) add(other outcome) {
 	o.effects += other.effects
 }
 
-// run processes what the claim returns. After an error nothing has changed,
-// or, where the commit itself failed, all of it may have.
-func (b *batcher) run(ctx context.Context, claim claim, after func(context.Context, pgx.Tx, []inbox.Row) error) (outcome, error) {
+// run processes what the claim returns, and says via what it came. After an
+// error nothing has changed, or, where the commit itself failed, all of it may
+// have.
+func (b *batcher) run(ctx context.Context, via string, claim claim, after func(context.Context, pgx.Tx, []inbox.Row) error) (outcome, error) {
 	// A batch under way is finished when the service stops; the time-out bounds it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.timeout)
 	defer cancel()
+	began := time.Now()
 	tx, err := b.db.Begin(ctx)
 	if err != nil {
 		return outcome{}, fmt.Errorf("begin a batch: %w", err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a commit it does nothing
 
-	began := time.Now()
 	rows, err := claim(ctx, tx)
 	if err != nil {
 		return outcome{}, err
@@ -79,20 +82,33 @@ func (b *batcher) run(ctx context.Context, claim claim, after func(context.Conte
 	if len(rows) == 0 {
 		return outcome{}, nil
 	}
+	ctx, span := beginBatch(ctx, b.tracer, via, rows, began)
+	result, err := b.process(ctx, tx, rows, span)
+	span.end(result, err)
+	if err != nil {
+		return outcome{}, err
+	}
+	if result.effects > 0 {
+		b.onEffects()
+	}
+	b.metrics.processed(result, time.Since(began), time.Now())
+	return result, nil
+}
+
+// process applies and marks claimed rows, and commits.
+func (b *batcher) process(ctx context.Context, tx pgx.Tx, rows []inbox.Row, span *batchSpan) (outcome, error) {
+	began := time.Now()
 	result, err := b.applyAll(ctx, tx, rows)
 	if err != nil {
 		return outcome{}, err
 	}
+	span.projected(began)
 	if err := settle(ctx, tx, result); err != nil {
 		return outcome{}, err
 	}
 	if err := tx.Commit(ctx); err != nil {
 		return outcome{}, fmt.Errorf("commit a batch of %d rows: %w", len(rows), err)
 	}
-	if result.effects > 0 {
-		b.onEffects()
-	}
-	b.metrics.processed(result, time.Since(began), time.Now())
 	return result, nil
 }
 

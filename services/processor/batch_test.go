@@ -94,7 +94,7 @@ func (f *fixture) insert(source string, bodies ...string) []int64 {
 }
 
 func (f *fixture) process(ids []int64) (outcome, error) {
-	return f.run(f.t.Context(), func(ctx context.Context, tx pgx.Tx) ([]inbox.Row, error) { return inbox.ClaimIDs(ctx, tx, ids) }, nil)
+	return f.run(f.t.Context(), viaDoorbell, func(ctx context.Context, tx pgx.Tx) ([]inbox.Row, error) { return inbox.ClaimIDs(ctx, tx, ids) }, nil)
 }
 
 func (f *fixture) text(sql string, args ...any) string {

@@ -20,6 +20,7 @@ type Config struct {
 	service.Broker   `embed:""`
 	service.Streams  `embed:""`
 	service.Sources  `embed:""`
+	service.Tracing  `embed:""`
 
 	HealthListen string        `name:"health-listen" env:"CATCHWATER_HEALTH_LISTEN" default:"127.0.0.1:8182" help:"Address of /livez, /readyz and /metrics."`
 	Workers      int           `name:"workers" env:"CATCHWATER_WORKERS" default:"4" help:"Batches of the doorbell processed at a time, and as many again of due rows while there is a backlog (1 to 64), each on a database connection of its own."`

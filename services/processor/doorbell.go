@@ -65,14 +65,18 @@ func (p *processor) handle(ctx context.Context, msgs []jetstream.Msg) {
 		return
 	}
 	var held map[int64]bool
-	result, err := p.batcher.run(ctx,
-		func(ctx context.Context, tx pgx.Tx) ([]inbox.Row, error) { return inbox.ClaimIDs(ctx, tx, ids) },
+	result, err := p.batcher.run(ctx, viaDoorbell,
+		func(ctx context.Context, tx pgx.Tx) ([]inbox.Row, error) {
+			rows, err := inbox.ClaimIDs(ctx, tx, ids)
+			belowMessages(rows, byID)
+			return rows, err
+		},
 		func(ctx context.Context, tx pgx.Tx, rows []inbox.Row) (err error) {
 			held, err = heldByOthers(ctx, tx, ids, rows)
 			return err
 		})
 	p.bellLimit.heed(result, err)
-	p.record(ctx, "doorbell", result, err)
+	p.record(ctx, viaDoorbell, result, err)
 	for id, msgs := range byID {
 		for _, msg := range msgs {
 			if err != nil || held[id] {

@@ -14,6 +14,7 @@ import (
 	"github.com/catchwater/catchwater/pkg/effects/target"
 	"github.com/catchwater/catchwater/pkg/inbox"
 	"github.com/catchwater/catchwater/pkg/source"
+	"github.com/catchwater/catchwater/pkg/tracing"
 )
 
 const (
@@ -40,6 +41,7 @@ type performer struct {
 	lanes   map[effects.Kind]*lane
 	every   time.Duration // between looks that nobody asked for
 	metrics *effectMetrics
+	tracer  *tracing.Tracer
 
 	nudges  chan struct{}
 	results chan attempt
@@ -72,9 +74,9 @@ type attempt struct {
 }
 
 // newPerformer opens the targets of the sources' effects.
-func newPerformer(db effects.DB, cfg Config, sources *source.Config, options target.Options, metrics *effectMetrics, log *slog.Logger) (*performer, error) {
+func newPerformer(db effects.DB, cfg Config, sources *source.Config, options target.Options, metrics *effectMetrics, tracer *tracing.Tracer, log *slog.Logger) (*performer, error) {
 	p := &performer{
-		db: db, log: log, lanes: make(map[effects.Kind]*lane), every: cfg.ScanInterval, metrics: metrics,
+		db: db, log: log, tracer: tracer, lanes: make(map[effects.Kind]*lane), every: cfg.ScanInterval, metrics: metrics,
 		nudges: make(chan struct{}, 1), results: make(chan attempt), ended: make(chan attempt),
 	}
 	var errs []error
@@ -224,7 +226,10 @@ func (p *performer) perform(ctx context.Context, l *lane, call *effects.Call, un
 	}
 	calling, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), l.effect.Timeout, fmt.Errorf("none came within %s", l.effect.Timeout))
 	defer cancel()
+	calling, span := callSpan(calling, p.tracer, call)
 	a.Err = protectCall(calling, l.target, call)
+	tracing.Fail(span, a.Err)
+	span.End()
 	a.took = time.Since(began)
 	a.decide(l.effect)
 	return a

@@ -13,6 +13,7 @@ import (
 	"github.com/catchwater/catchwater/pkg/effects/target"
 	"github.com/catchwater/catchwater/pkg/postgres"
 	"github.com/catchwater/catchwater/pkg/source"
+	"github.com/catchwater/catchwater/pkg/tracing"
 )
 
 // effectConns are the performer's own database connections: to claim, to record,
@@ -21,7 +22,7 @@ const effectConns = 3
 
 // openPerformer returns the performer, with connections of its own so that it and
 // the processing of rows never wait for each other, and what closes those.
-func openPerformer(ctx context.Context, cfg Config, sources *source.Config, registry prometheus.Registerer, log *slog.Logger) (*performer, func(), error) {
+func openPerformer(ctx context.Context, cfg Config, sources *source.Config, registry prometheus.Registerer, tracer *tracing.Tracer, log *slog.Logger) (*performer, func(), error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, cfg.EffectWorkers
 	transport.IdleConnTimeout = 30 * time.Second
@@ -48,7 +49,7 @@ func openPerformer(ctx context.Context, cfg Config, sources *source.Config, regi
 		pool.Close()
 		transport.CloseIdleConnections()
 	}
-	p, err := newPerformer(pool, cfg, sources, options, newEffectMetrics(registry), log)
+	p, err := newPerformer(pool, cfg, sources, options, newEffectMetrics(registry), tracer, log)
 	if err != nil {
 		closeAll()
 		return nil, nil, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/catchwater/catchwater/pkg/effects"
 	"github.com/catchwater/catchwater/pkg/effects/target"
+	"github.com/catchwater/catchwater/pkg/tracing"
 )
 
 const (
@@ -129,7 +130,7 @@ func (p *performer) count(a attempt) {
 	if errors.As(a.Err, &panicked) {
 		attrs = append(attrs, slog.String("stack", string(panicked.stack)))
 	}
-	p.log.LogAttrs(context.Background(), level, text, attrs...)
+	p.log.LogAttrs(tracing.WithTraceparent(context.Background(), a.Call.Traceparent), level, text, attrs...)
 }
 
 // watch keeps the gauges, and reports effects that nobody is going to perform.

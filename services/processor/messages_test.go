@@ -182,7 +182,7 @@ func work(t *rapid.T, b *batcher, rows int, stop <-chan struct{}) {
 			return
 		default:
 		}
-		result, err := b.run(context.Background(), func(ctx context.Context, tx pgx.Tx) ([]inbox.Row, error) {
+		result, err := b.run(context.Background(), viaDoorbell, func(ctx context.Context, tx pgx.Tx) ([]inbox.Row, error) {
 			return inbox.ClaimDue(ctx, tx, time.Unix(0, 0), 0, rows)
 		}, nil)
 		if err != nil || len(result.failures) > 0 {

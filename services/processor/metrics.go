@@ -75,10 +75,7 @@ func (m *metrics) processed(result outcome, took time.Duration, now time.Time) {
 	m.batchTime.Observe(took.Seconds())
 	open := make(map[int64]string, len(result.failures)+len(result.waiting))
 	for _, failure := range result.failures {
-		open[failure.ID] = "failed"
-		if failure.Quarantine {
-			open[failure.ID] = "quarantined"
-		}
+		open[failure.ID] = outcomeOf(failure)
 	}
 	for _, wait := range result.waiting {
 		open[wait.ID] = "waiting"

@@ -20,6 +20,7 @@ import (
 	"github.com/catchwater/catchwater/pkg/projection"
 	"github.com/catchwater/catchwater/pkg/service"
 	"github.com/catchwater/catchwater/pkg/source"
+	"github.com/catchwater/catchwater/pkg/tracing"
 )
 
 // outagePause is how long a worker rests after a batch that was rolled back.
@@ -68,6 +69,11 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer pool.Close()
+	tracer, err := tracing.Start(ctx, cfg.Tracing, "processor", log)
+	if err != nil {
+		return err
+	}
+	defer tracer.Stop()
 	broker, err := bus.Connect(bus.Options{URL: cfg.Broker.URL, Credentials: cfg.Credentials, Replicas: cfg.Replicas, Name: "catchwater processor", Log: log})
 	if err != nil {
 		return err
@@ -77,7 +83,7 @@ func Run(ctx context.Context, cfg Config) error {
 	registry, health := service.NewRegistry(), service.NewHealth()
 	consumer := broker.NewConsumer(bus.Announcements(), 2*cfg.Workers*cfg.BatchRows)
 	metrics := newMetrics(registry, consumer.Healthy)
-	performer, closePerformer, err := openPerformer(ctx, cfg, sources, registry, log)
+	performer, closePerformer, err := openPerformer(ctx, cfg, sources, registry, tracer, log)
 	if err != nil {
 		return err
 	}
@@ -87,7 +93,7 @@ func Run(ctx context.Context, cfg Config) error {
 		bellLimit: limit{most: cfg.BatchRows}, scanLimit: limit{most: cfg.BatchRows},
 		batcher: &batcher{
 			db: pool, projections: projections, timeout: cfg.BatchTimeout, maxAttempts: cfg.MaxAttempts,
-			retryBase: cfg.RetryBase, retryMax: cfg.RetryMax, metrics: metrics,
+			retryBase: cfg.RetryBase, retryMax: cfg.RetryMax, metrics: metrics, tracer: tracer,
 			plan: effects.NewPlan(sources.Sources, cfg.Handlers), onEffects: performer.nudge,
 		},
 		performer: performer,
@@ -179,7 +185,7 @@ func (p *processor) logFailure(ctx context.Context, row inbox.Row, failure inbox
 	if errors.As(failure.Err, &panicked) {
 		attrs = append(attrs, slog.String("stack", string(panicked.stack)))
 	}
-	p.log.LogAttrs(ctx, level, message, attrs...)
+	p.log.LogAttrs(tracing.WithTraceparent(ctx, row.Traceparent), level, message, attrs...)
 }
 
 // pause rests after a batch that was rolled back.

@@ -45,11 +45,11 @@ func (p *processor) scanOnce(ctx context.Context) bool {
 	limit := p.scanLimit.rows()
 	began := time.Now()
 	since := p.watermark.from(began)
-	result, err := p.batcher.run(ctx, func(ctx context.Context, tx pgx.Tx) ([]inbox.Row, error) {
+	result, err := p.batcher.run(ctx, viaScan, func(ctx context.Context, tx pgx.Tx) ([]inbox.Row, error) {
 		return inbox.ClaimDue(ctx, tx, since, ahead, limit)
 	}, nil)
 	p.scanLimit.heed(result, err)
-	p.record(ctx, "scan", result, err)
+	p.record(ctx, viaScan, result, err)
 	if err != nil {
 		p.pause(ctx)
 		return false

@@ -26,6 +26,7 @@ type Config struct {
 	service.Broker   `embed:""`
 	service.Streams  `embed:""`
 	service.Sources  `embed:""`
+	service.Tracing  `embed:""`
 
 	HealthListen     string        `name:"health-listen" env:"CATCHWATER_HEALTH_LISTEN" default:"127.0.0.1:8183" help:"Address of /livez, /readyz and /metrics."`
 	ScanInterval     time.Duration `name:"scan-interval" env:"CATCHWATER_SCAN_INTERVAL" default:"30s" help:"How often the leader looks for overdue tasks and messages."`

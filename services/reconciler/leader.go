@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/catchwater/catchwater/pkg/tasks"
+	"github.com/catchwater/catchwater/pkg/tracing"
 	busv1 "github.com/catchwater/catchwater/proto/catchwater/bus/v1"
 )
 
@@ -164,10 +165,13 @@ func (r *reconciler) atATime(p *provider) int {
 // request hands a poll to any reconciler, or, without the broker, to a worker
 // of this process.
 func (r *reconciler) request(ctx context.Context, j job) {
+	ctx, span := r.beginRequest(ctx, j)
+	defer span.End()
 	message := &busv1.PollRequest{SubmittedTaskId: j.task.ID, Source: j.provider.source.Name, TaskId: j.task.TaskID}
-	if r.consumer.Healthy() && r.bus.AskForPoll(message) == nil {
+	if r.consumer.Healthy() && r.bus.AskForPoll(ctx, message) == nil {
 		return
 	}
+	j.traceparent = tracing.Traceparent(ctx)
 	select {
 	case r.own <- j:
 	case <-ctx.Done():

@@ -18,6 +18,7 @@ import (
 	"github.com/catchwater/catchwater/pkg/postgres"
 	"github.com/catchwater/catchwater/pkg/service"
 	"github.com/catchwater/catchwater/pkg/source"
+	"github.com/catchwater/catchwater/pkg/tracing"
 )
 
 const (
@@ -39,6 +40,7 @@ type reconciler struct {
 	health    *service.Health
 	metrics   *metrics
 	providers []*provider
+	tracer    *tracing.Tracer
 	// databaseAway is kept by databaseAnswers, which one loop calls.
 	databaseAway bool
 	own          chan job // polls that the leader hands to this process without the broker
@@ -70,7 +72,14 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer pool.Close()
-	broker, err := bus.Connect(bus.Options{URL: cfg.Broker.URL, Credentials: cfg.Credentials, Replicas: cfg.Replicas, Name: "catchwater reconciler", Log: log})
+	tracer, err := tracing.Start(ctx, cfg.Tracing, "reconciler", log)
+	if err != nil {
+		return err
+	}
+	defer tracer.Stop()
+	broker, err := bus.Connect(bus.Options{
+		URL: cfg.Broker.URL, Credentials: cfg.Credentials, Replicas: cfg.Replicas, Name: "catchwater reconciler", Log: log, Tracer: tracer,
+	})
 	if err != nil {
 		return err
 	}
@@ -80,7 +89,7 @@ func Run(ctx context.Context, cfg Config) error {
 	r := &reconciler{
 		cfg: cfg, log: log, db: pool, store: inbox.NewStore(pool, cfg.Grace), bus: broker,
 		consumer: broker.NewConsumer(bus.Polls(), 2*cfg.Workers), health: health, metrics: newMetrics(registry),
-		providers: providers, own: make(chan job),
+		providers: providers, own: make(chan job), tracer: tracer,
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	// Health and metrics are there until everything in hand is finished.

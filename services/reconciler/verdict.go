@@ -11,6 +11,7 @@ import (
 	"github.com/catchwater/catchwater/pkg/httpapi"
 	"github.com/catchwater/catchwater/pkg/inbox"
 	"github.com/catchwater/catchwater/pkg/source"
+	"github.com/catchwater/catchwater/pkg/tracing"
 	busv1 "github.com/catchwater/catchwater/proto/catchwater/bus/v1"
 )
 
@@ -89,6 +90,7 @@ func (r *reconciler) keep(ctx context.Context, j job, said answer) (recovered bo
 		deliveries = append(deliveries, inbox.Delivery{
 			Source: name, EventKey: event.EventKey, EventType: event.EventType, Subject: event.Subject,
 			OccurredAt: event.OccurredAt, Origin: inbox.FromReconcile, Body: event.Body, Restated: said.restated,
+			Traceparent: tracing.Traceparent(ctx),
 		})
 	}
 	stored, err := r.store.Insert(ctx, deliveries)
@@ -103,7 +105,7 @@ func (r *reconciler) keep(ctx context.Context, j job, said answer) (recovered bo
 			recovered = true
 			r.metrics.recovered.WithLabelValues(name).Inc()
 			// Not told, the processors find the row by themselves.
-			_ = r.bus.Announce(&busv1.Announcement{InboxId: result.ID, Source: name, EventKey: deliveries[i].EventKey}, "")
+			_ = r.bus.Announce(ctx, &busv1.Announcement{InboxId: result.ID, Source: name, EventKey: deliveries[i].EventKey})
 		}
 	}
 	return recovered, failed, nil

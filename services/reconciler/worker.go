@@ -8,7 +8,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/catchwater/catchwater/pkg/bus"
 	"github.com/catchwater/catchwater/pkg/tasks"
+	"github.com/catchwater/catchwater/pkg/tracing"
 	busv1 "github.com/catchwater/catchwater/proto/catchwater/bus/v1"
 )
 
@@ -17,8 +19,9 @@ const longestSlotWait = 15 * time.Second
 
 // job is one poll to be made.
 type job struct {
-	provider *provider
-	task     tasks.Overdue
+	provider    *provider
+	task        tasks.Overdue
+	traceparent string // of the span that handed it out, empty where none did
 }
 
 // work makes polls until ctx ends; the one under way then has until polling
@@ -54,7 +57,7 @@ func (r *reconciler) read(msg jetstream.Msg) (job, bool) {
 	}
 	for _, p := range r.providers {
 		if p.source.Name == request.GetSource() {
-			return job{provider: p, task: tasks.Overdue{ID: request.GetSubmittedTaskId(), TaskID: request.GetTaskId()}}, true
+			return job{provider: p, task: tasks.Overdue{ID: request.GetSubmittedTaskId(), TaskID: request.GetTaskId()}, traceparent: bus.Traceparent(msg)}, true
 		}
 	}
 	r.log.Warn("dropping a request for a poll of a source that is not in the configuration", slog.String("source", request.GetSource()))
@@ -71,8 +74,10 @@ func (r *reconciler) poll(ctx, polling context.Context, j job) error {
 	if mine, err := r.awaitTurn(ctx, j); err != nil || !mine {
 		return err
 	}
+	polling, span := r.beginPoll(polling, j)
+	defer span.End()
 	began := time.Now()
-	said, err := j.provider.subject.ask(polling, j.provider, j.task.TaskID)
+	said, err := r.ask(polling, j)
 	if polling.Err() != nil {
 		return polling.Err() // cut off, which says nothing of the provider
 	}
@@ -83,8 +88,10 @@ func (r *reconciler) poll(ctx, polling context.Context, j job) error {
 	if err != nil {
 		v = refused(j.provider.source.Reconcile, err)
 	} else if v, err = r.answered(ctx, j, said); err != nil {
+		tracing.Fail(span, err)
 		return err
 	}
+	span.SetAttributes(tracing.OutcomeKey.String(v.label))
 	return r.record(ctx, j, v, time.Since(began))
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/catchwater/catchwater/pkg/effects"
 	"github.com/catchwater/catchwater/pkg/httpapi"
 	"github.com/catchwater/catchwater/pkg/source"
+	"github.com/catchwater/catchwater/pkg/tracing"
 )
 
 // httpTarget posts to an endpoint, signed as Standard Webhooks says.
@@ -80,8 +81,8 @@ func post(ctx context.Context, transport http.RoundTripper, address string, head
 	request.Header = header
 	request.Header.Set("Idempotency-Key", call.Key())
 	request.Header.Set("User-Agent", "Catchwater")
-	if call.Traceparent != "" {
-		request.Header.Set("Traceparent", call.Traceparent)
+	if traceparent := tracing.Traceparent(ctx); traceparent != "" {
+		request.Header.Set(tracing.Header, traceparent)
 	}
 	client := http.Client{Transport: transport, CheckRedirect: dontFollow}
 	response, err := client.Do(request)

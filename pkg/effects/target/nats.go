@@ -7,6 +7,7 @@ import (
 
 	"github.com/catchwater/catchwater/pkg/effects"
 	"github.com/catchwater/catchwater/pkg/source"
+	"github.com/catchwater/catchwater/pkg/tracing"
 )
 
 // natsTarget publishes on the broker.
@@ -24,8 +25,8 @@ func (t natsTarget) Perform(ctx context.Context, call *effects.Call) error {
 	msg := &nats.Msg{Subject: t.settings.Subject, Data: body, Header: nats.Header(header)}
 	msg.Header.Set(nats.MsgIdHdr, call.Key()) // which a stream deduplicates by
 	msg.Header.Set("Idempotency-Key", call.Key())
-	if call.Traceparent != "" {
-		msg.Header.Set("traceparent", call.Traceparent) // NATS headers are case-sensitive
+	if traceparent := tracing.Traceparent(ctx); traceparent != "" {
+		msg.Header.Set(tracing.Header, traceparent)
 	}
 	if t.settings.Confirm == source.ConfirmServer {
 		return t.broker.Send(ctx, msg)

@@ -20,6 +20,7 @@ import (
 	"github.com/catchwater/catchwater/pkg/inbox"
 	"github.com/catchwater/catchwater/pkg/signature"
 	"github.com/catchwater/catchwater/pkg/source"
+	"github.com/catchwater/catchwater/pkg/tracing"
 )
 
 const (
@@ -129,7 +130,7 @@ func TestAnHTTPCall(t *testing.T) {
 		target.Options{Getenv: func(string) string { return "Bearer token" }})
 	call := aCall()
 	for range 2 {
-		if err := to.Perform(t.Context(), call); err != nil {
+		if err := to.Perform(tracing.WithTraceparent(t.Context(), call.Traceparent), call); err != nil {
 			t.Fatal(err)
 		}
 	}
