@@ -15,6 +15,8 @@ var (
 	registerSQL string
 	//go:embed sql/list.sql
 	listSQL string
+	//go:embed sql/stuck.sql
+	stuckSQL string
 )
 
 // DB is what the package needs of a pool, a connection or a transaction.
@@ -80,4 +82,26 @@ func List(ctx context.Context, db DB, f Filter) ([]Message, error) {
 		return nil, fmt.Errorf("list messages: %w", err)
 	}
 	return list, nil
+}
+
+// Stuck counts the messages of sources that have had no final status for longer
+// than each source's are expected to. A source without any is not named. Its cost
+// grows with the number of such messages, not with the size of the table.
+func Stuck(ctx context.Context, db DB, after map[string]time.Duration) (map[string]int64, error) {
+	var sources []string
+	var horizons []time.Duration
+	for source, horizon := range after {
+		sources, horizons = append(sources, source), append(horizons, horizon)
+	}
+	rows, err := db.Query(ctx, stuckSQL, sources, horizons)
+	if err != nil {
+		return nil, fmt.Errorf("count messages without a final status: %w", err)
+	}
+	stuck := make(map[string]int64)
+	var source string
+	var count int64
+	if _, err := pgx.ForEachRow(rows, []any{&source, &count}, func() error { stuck[source] = count; return nil }); err != nil {
+		return nil, fmt.Errorf("count messages without a final status: %w", err)
+	}
+	return stuck, nil
 }

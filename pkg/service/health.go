@@ -56,16 +56,36 @@ func (h *Health) Ready() (bool, []string) {
 	return len(reasons) == 0, reasons
 }
 
-// NewRegistry returns a metrics registry with the Go and process collectors.
+// NewRegistry returns a metrics registry with the Go and process collectors, and
+// what version this is.
 func NewRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	version := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "catchwater_build_info", Help: "Always 1; the label says which version runs.",
+		ConstLabels: prometheus.Labels{"version": Version()},
+	})
+	version.Set(1)
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), version)
 	return registry
 }
 
-// ServeHealth serves /livez, /readyz and /metrics on addr until ctx ends. An
-// address that cannot be listened on is an error that names it.
+// ready is the metric of what readyz says.
+func (h *Health) ready() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "catchwater_ready", Help: "1 while the service may be sent work, as /readyz says, else 0.",
+	}, func() float64 {
+		if ready, _ := h.Ready(); ready {
+			return 1
+		}
+		return 0
+	})
+}
+
+// ServeHealth serves /livez, /readyz and /metrics on addr until ctx ends, and adds
+// to the registry whether the service is ready. An address that cannot be listened
+// on is an error that names it.
 func ServeHealth(ctx context.Context, addr string, health *Health, registry *prometheus.Registry, log *slog.Logger) error {
+	registry.MustRegister(health.ready())
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {

@@ -32,6 +32,9 @@ const (
 
 var telling = []Reason{Missing, Malformed, Mismatch, Ahead, Expired}
 
+// Reasons returns all of them.
+func Reasons() []Reason { return slices.Clone(telling) }
+
 // Rejection is the error of a delivery that is not to be trusted.
 type Rejection struct {
 	Reason Reason

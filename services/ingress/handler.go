@@ -66,7 +66,14 @@ const (
 	outcomeQuarantined = "quarantined"
 	outcomeUnavailable = "unavailable"
 	outcomeFailed      = "failed"
+
+	rejectedTooLarge = "rejected_too_large"
+	rejectedEncoding = "rejected_encoding"
+	rejectedBody     = "rejected_body"
 )
+
+// rejected is the outcome of a delivery whose signature does not hold.
+func rejected(reason signature.Reason) string { return "rejected_" + string(reason) }
 
 // weight orders the outcomes of one body's events by how much they are worth
 // telling.
@@ -94,8 +101,9 @@ func (h *handler) serve(c echo.Context) error {
 	}
 	r, span := h.begin(r, target.source.Name)
 	a := h.receive(r, target)
-	h.metrics.observe(target.source.Name, a, h.now().Sub(began))
-	h.logAnswer(r.Context(), target.source.Name, a, h.now().Sub(began))
+	ended := h.now()
+	h.metrics.observe(target.source.Name, a, ended, ended.Sub(began))
+	h.logAnswer(r.Context(), target.source.Name, a, ended.Sub(began))
 	finish(span, a)
 	if a.status == http.StatusServiceUnavailable {
 		c.Response().Header().Set("Retry-After", h.retryAfter)
@@ -117,8 +125,8 @@ func (h *handler) receive(r *http.Request, target endpoint) answer {
 	if err != nil {
 		return bodyAnswer(err)
 	}
-	if rejected := h.verify(r, content.signed, target); rejected.outcome != "" {
-		return rejected
+	if a := h.verify(r, content.signed, target); a.outcome != "" {
+		return a
 	}
 	events := target.source.Events(r.Header, content.signed, content.plain)
 	traceparent := tracing.Traceparent(ctx)
@@ -168,10 +176,10 @@ func (h *handler) verify(r *http.Request, signed []byte, target endpoint) answer
 	if err == nil {
 		return answer{}
 	}
-	a := answer{status: target.source.RejectStatus, outcome: "rejected_malformed", detail: err.Error()}
+	a := answer{status: target.source.RejectStatus, outcome: rejected(signature.Malformed), detail: err.Error()}
 	var rejection *signature.Rejection
 	if errors.As(err, &rejection) {
-		a.outcome = "rejected_" + string(rejection.Reason)
+		a.outcome = rejected(rejection.Reason)
 	}
 	tracing.FailAs(span, a.outcome)
 	return a
@@ -181,13 +189,13 @@ func (h *handler) verify(r *http.Request, signed []byte, target endpoint) answer
 func bodyAnswer(err error) answer {
 	switch {
 	case errors.Is(err, errBodyTooLarge):
-		return answer{status: http.StatusRequestEntityTooLarge, outcome: "rejected_too_large", detail: err.Error()}
+		return answer{status: http.StatusRequestEntityTooLarge, outcome: rejectedTooLarge, detail: err.Error()}
 	case errors.Is(err, errEncoding):
-		return answer{status: http.StatusUnsupportedMediaType, outcome: "rejected_encoding", detail: err.Error()}
+		return answer{status: http.StatusUnsupportedMediaType, outcome: rejectedEncoding, detail: err.Error()}
 	case errors.Is(err, errBodyMemory):
 		return answer{status: http.StatusServiceUnavailable, outcome: outcomeUnavailable, err: err}
 	default:
-		return answer{status: http.StatusBadRequest, outcome: "rejected_body", detail: err.Error()}
+		return answer{status: http.StatusBadRequest, outcome: rejectedBody, detail: err.Error()}
 	}
 }
 

@@ -1,15 +1,20 @@
 package ingress
 
 import (
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/catchwater/catchwater/pkg/inbox"
+	"github.com/catchwater/catchwater/pkg/signature"
 )
 
 // metrics are what the service counts. The label source only ever has the
 // names of configured sources, so probes cannot make series.
 type metrics struct {
 	deliveries       *prometheus.CounterVec
+	accepted         *prometheus.GaugeVec
 	duration         *prometheus.HistogramVec
 	unknown          prometheus.Counter
 	announceFailures prometheus.Counter
@@ -17,12 +22,30 @@ type metrics struct {
 	batchTime        prometheus.Histogram
 }
 
-func newMetrics(registry prometheus.Registerer, queued func() int, bodyBytes func() int64) *metrics {
+// outcomes are all that a delivery can come to.
+func outcomes() []string {
+	all := []string{
+		inbox.Stored.String(), inbox.Duplicate.String(), inbox.Conflict.String(), outcomeQuarantined, outcomeTest,
+		outcomeUnavailable, outcomeFailed, rejectedTooLarge, rejectedEncoding, rejectedBody,
+	}
+	for _, reason := range signature.Reasons() {
+		all = append(all, rejected(reason))
+	}
+	return all
+}
+
+// newMetrics registers the metrics. Every source's counters begin at 0, so that
+// the first event of its kind is seen as an increase.
+func newMetrics(registry prometheus.Registerer, sources []string, queued func() int, bodyBytes func() int64) *metrics {
 	m := &metrics{
 		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "catchwater_ingress_deliveries_total",
 			Help: "Deliveries by source and outcome: stored, duplicate, conflict (a duplicate whose body differs), quarantined, test, rejected_*, unavailable, failed. A body with several events counts once for each.",
 		}, []string{"source", "outcome"}),
+		accepted: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "catchwater_ingress_last_accepted_timestamp_seconds",
+			Help: "When the latest delivery was answered with 2xx, tests and duplicates included, in seconds since 1970. Not there before the first.",
+		}, []string{"source"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "catchwater_ingress_answer_duration_seconds", Help: "Time from a request's headers to its answer.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
@@ -43,17 +66,26 @@ func newMetrics(registry prometheus.Registerer, queued func() int, bodyBytes fun
 			Buckets: prometheus.ExponentialBuckets(.0005, 2, 14),
 		}),
 	}
-	registry.MustRegister(m.deliveries, m.duration, m.unknown, m.announceFailures, m.batchRows, m.batchTime,
+	registry.MustRegister(m.deliveries, m.accepted, m.duration, m.unknown, m.announceFailures, m.batchRows, m.batchTime,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "catchwater_ingress_queued", Help: "Deliveries waiting to be written.",
 		}, func() float64 { return float64(queued()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "catchwater_ingress_body_bytes", Help: "Bytes of bodies held in memory.",
 		}, func() float64 { return float64(bodyBytes()) }))
+	for _, source := range sources {
+		for _, outcome := range outcomes() {
+			m.deliveries.WithLabelValues(source, outcome)
+		}
+		m.duration.WithLabelValues(source)
+	}
 	return m
 }
 
-func (m *metrics) observe(source string, a answer, took time.Duration) {
+func (m *metrics) observe(source string, a answer, at time.Time, took time.Duration) {
+	if a.status == http.StatusNoContent {
+		m.accepted.WithLabelValues(source).Set(float64(at.Unix()))
+	}
 	for _, outcome := range a.events {
 		m.deliveries.WithLabelValues(source, outcome).Inc()
 	}

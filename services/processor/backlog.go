@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/catchwater/catchwater/pkg/inbox"
+	"github.com/catchwater/catchwater/pkg/messages"
 	"github.com/catchwater/catchwater/pkg/source"
 )
 
@@ -17,23 +18,28 @@ const (
 // backlog watches what is not processed.
 type backlog struct {
 	orphanAfter map[string]time.Duration // of the sources whose rows may wait
+	stuckAfter  map[string]time.Duration // of the same, for messages without a final status
 	orphans     map[string]int64         // when last counted
-	metrics     *metrics
+	metrics     *backlogMetrics
 	log         *slog.Logger
 }
 
-func newBacklog(sources *source.Config, metrics *metrics, log *slog.Logger) *backlog {
-	b := &backlog{orphanAfter: make(map[string]time.Duration), metrics: metrics, log: log}
+func newBacklog(sources *source.Config, metrics *backlogMetrics, log *slog.Logger) *backlog {
+	b := &backlog{orphanAfter: make(map[string]time.Duration), stuckAfter: make(map[string]time.Duration), metrics: metrics, log: log}
 	for _, s := range sources.Sources {
-		if s.Messages != nil {
-			b.orphanAfter[s.Name] = s.Messages.OrphanAfter
+		if s.Messages == nil {
+			continue
+		}
+		b.orphanAfter[s.Name], b.stuckAfter[s.Name] = s.Messages.OrphanAfter, s.Messages.OrphanAfter
+		if s.Reconcile != nil {
+			b.stuckAfter[s.Name] = s.Reconcile.After
 		}
 	}
 	return b
 }
 
-// watch keeps the gauges of the inbox until ctx ends.
-func (b *backlog) watch(ctx context.Context, db inbox.DB) {
+// watch keeps the gauges of the tables until ctx ends.
+func (b *backlog) watch(ctx context.Context, db messages.DB) {
 	ticker := time.NewTicker(backlogInterval)
 	defer ticker.Stop()
 	for {
@@ -48,23 +54,24 @@ func (b *backlog) watch(ctx context.Context, db inbox.DB) {
 	}
 }
 
-func (b *backlog) count(ctx context.Context, db inbox.DB) error {
+func (b *backlog) count(ctx context.Context, db messages.DB) error {
 	ctx, cancel := context.WithTimeout(ctx, backlogTimeout)
 	defer cancel()
 	rows, err := inbox.Backlogs(ctx, db)
 	if err != nil {
 		return err
 	}
-	b.metrics.setBacklog(rows)
-	if len(b.orphanAfter) == 0 {
-		return nil
+	var orphans, stuck map[string]int64
+	if len(b.orphanAfter) > 0 {
+		if orphans, err = inbox.Orphans(ctx, db, b.orphanAfter); err != nil {
+			return err
+		}
+		if stuck, err = messages.Stuck(ctx, db, b.stuckAfter); err != nil {
+			return err
+		}
 	}
-	orphans, err := inbox.Orphans(ctx, db, b.orphanAfter)
-	if err != nil {
-		return err
-	}
+	b.metrics.show(rows, orphans, stuck, time.Now())
 	for name, horizon := range b.orphanAfter {
-		b.metrics.orphans.WithLabelValues(name).Set(float64(orphans[name]))
 		if more := orphans[name] - b.orphans[name]; more > 0 {
 			b.log.WarnContext(ctx, "events have waited too long for their messages to be registered; they are kept, and `catchwater inbox list --state waiting` shows them",
 				slog.String("source", name), slog.Int64("newly", more), slog.Int64("events", orphans[name]), slog.Duration("orphan_after", horizon))

@@ -69,7 +69,7 @@ func newFixture(t *testing.T) *fixture {
 		db: pool, timeout: 10 * time.Second, maxAttempts: 2, retryBase: time.Hour, retryMax: 2 * time.Hour,
 		projections: map[string]projection.Projection{"answers": scripted{&f.calls}, "other": projection.None{}},
 		plan:        effects.NewPlan(nil, effects.Handlers{}),
-		metrics:     newMetrics(prometheus.NewRegistry(), func() bool { return true }),
+		metrics:     newMetrics(prometheus.NewRegistry(), nil, func() bool { return true }),
 	}
 	return f
 }

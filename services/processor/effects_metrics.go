@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/catchwater/catchwater/pkg/effects"
+	"github.com/catchwater/catchwater/pkg/source"
 )
 
 // effectMetrics are what the performer counts. The labels source and effect only
@@ -12,12 +13,29 @@ type effectMetrics struct {
 	calls    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 
-	pending *prometheus.GaugeVec
-	oldest  *prometheus.GaugeVec
-	givenUp *prometheus.GaugeVec
+	pending *tableGauge
+	oldest  *tableGauge
+	givenUp *tableGauge
 }
 
-func newEffectMetrics(registry prometheus.Registerer) *effectMetrics {
+// What comes of a call.
+const (
+	callPerformed = "performed"
+	callFailed    = "failed"
+	callRefused   = "refused"
+	callGivenUp   = "given_up"
+)
+
+func newEffectMetrics(registry prometheus.Registerer, sources []*source.Source) *effectMetrics {
+	const maximum = " Every processor shows the whole table's: take the maximum."
+	var known []labelValues
+	for _, s := range sources {
+		for _, e := range s.Effects {
+			if !e.Transaction { // that is no call
+				known = append(known, labelValues{s.Name, e.Name})
+			}
+		}
+	}
 	labels := []string{"source", "effect"}
 	m := &effectMetrics{
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -28,17 +46,18 @@ func newEffectMetrics(registry prometheus.Registerer) *effectMetrics {
 			Name: "catchwater_effect_duration_seconds", Help: "Time that a call took, whatever came of it.",
 			Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}, labels),
-		pending: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "catchwater_effects_pending", Help: "Effects to be performed. Every processor shows the whole table's: take the maximum.",
-		}, labels),
-		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "catchwater_effects_oldest_seconds", Help: "Age of the oldest effect to be performed, since its event was processed, in seconds.",
-		}, labels),
-		givenUp: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "catchwater_effects_given_up", Help: "Effects that were given up and want a person. Every processor shows the whole table's: take the maximum.",
-		}, labels),
+		pending: newTableGauge("catchwater_effects_pending", "Effects to be performed."+maximum, known, labels...),
+		oldest: newTableGauge("catchwater_effects_oldest_seconds",
+			"Age of the oldest effect to be performed, since its event was processed, in seconds."+maximum, known, labels...),
+		givenUp: newTableGauge("catchwater_effects_given_up", "Effects that were given up and want a person."+maximum, known, labels...),
 	}
 	registry.MustRegister(m.calls, m.duration, m.pending, m.oldest, m.givenUp)
+	for _, l := range known {
+		for _, outcome := range []string{callPerformed, callFailed, callRefused, callGivenUp} {
+			m.calls.WithLabelValues(l[0], l[1], outcome)
+		}
+		m.duration.WithLabelValues(l[0], l[1])
+	}
 	return m
 }
 
@@ -48,15 +67,16 @@ func (m *effectMetrics) performed(a attempt, outcome string) {
 }
 
 func (m *effectMetrics) setBacklog(backlog []effects.Backlog) {
-	m.pending.Reset()
-	m.oldest.Reset()
-	m.givenUp.Reset()
+	pending, oldest, givenUp := make(map[labelValues]float64), make(map[labelValues]float64), make(map[labelValues]float64)
 	for _, b := range backlog {
+		labels := labelValues{b.Source, b.Name}
 		if b.State == effects.GivenUp {
-			m.givenUp.WithLabelValues(b.Source, b.Name).Set(float64(b.Effects))
+			givenUp[labels] = float64(b.Effects)
 			continue
 		}
-		m.pending.WithLabelValues(b.Source, b.Name).Set(float64(b.Effects))
-		m.oldest.WithLabelValues(b.Source, b.Name).Set(b.OldestAge.Seconds())
+		pending[labels], oldest[labels] = float64(b.Effects), b.OldestAge.Seconds()
 	}
+	m.pending.show(pending)
+	m.oldest.show(oldest)
+	m.givenUp.show(givenUp)
 }

@@ -49,7 +49,7 @@ func openPerformer(ctx context.Context, cfg Config, sources *source.Config, regi
 		pool.Close()
 		transport.CloseIdleConnections()
 	}
-	p, err := newPerformer(pool, cfg, sources, options, newEffectMetrics(registry), tracer, log)
+	p, err := newPerformer(pool, cfg, sources, options, newEffectMetrics(registry, sources.Sources), tracer, log)
 	if err != nil {
 		closeAll()
 		return nil, nil, err

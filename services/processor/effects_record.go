@@ -107,16 +107,16 @@ func (p *performer) warnOfEndedClaims(batch []attempt, now time.Time) {
 
 // count logs and counts a call.
 func (p *performer) count(a attempt) {
-	outcome, level, text := "performed", slog.LevelDebug, "performed an effect"
+	outcome, level, text := callPerformed, slog.LevelDebug, "performed an effect"
 	var answer *target.Error
 	refused := errors.As(a.Err, &answer) && answer.Refused
 	switch {
 	case a.State == effects.GivenUp:
-		outcome, level, text = "given_up", slog.LevelError, "an effect was given up; when the cause is mended, `catchwater effects retry` releases it"
+		outcome, level, text = callGivenUp, slog.LevelError, "an effect was given up; when the cause is mended, `catchwater effects retry` releases it"
 	case refused:
-		outcome, level, text = "refused", slog.LevelWarn, "an effect was refused; it will be tried again, in case something is mended over there"
+		outcome, level, text = callRefused, slog.LevelWarn, "an effect was refused; it will be tried again, in case something is mended over there"
 	case a.State == effects.Pending:
-		outcome, level, text = "failed", slog.LevelWarn, "an effect could not be performed; it will be tried again"
+		outcome, level, text = callFailed, slog.LevelWarn, "an effect could not be performed; it will be tried again"
 	}
 	p.metrics.performed(a, outcome)
 	attrs := []slog.Attr{

@@ -71,7 +71,7 @@ func newScene(t *testing.T, calls map[string]call, adjust ...func(*source.Effect
 	log := &journal{}
 	cfg := Config{EffectWorkers: 2, EffectLease: time.Minute, ScanInterval: 50 * time.Millisecond, Handlers: handlers}
 	p, err := newPerformer(pgtest.Pool(t, pgtest.RoleURL(t, url, "catchwater_processor")), cfg, &source.Config{Sources: []*source.Source{s}},
-		target.Options{Handlers: handlers}, newEffectMetrics(prometheus.NewRegistry()), nil, slog.New(slog.NewTextHandler(log, nil)))
+		target.Options{Handlers: handlers}, newEffectMetrics(prometheus.NewRegistry(), nil), nil, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -166,7 +166,7 @@ func testBatcher(t *rapid.T, pool *pgxpool.Pool, sources *source.Config) *batche
 	}
 	return &batcher{
 		db: pool, projections: projections, timeout: time.Minute, maxAttempts: 2, retryBase: time.Millisecond, retryMax: time.Millisecond,
-		metrics: newMetrics(prometheus.NewRegistry(), func() bool { return true }),
+		metrics: newMetrics(prometheus.NewRegistry(), nil, func() bool { return true }),
 		plan:    effects.NewPlan(nil, effects.Handlers{}),
 	}
 }

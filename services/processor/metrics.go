@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/catchwater/catchwater/pkg/inbox"
+	"github.com/catchwater/catchwater/pkg/source"
 )
 
 // metrics are what the service counts. The label source only ever has values
@@ -18,13 +18,19 @@ type metrics struct {
 	batchRows *prometheus.HistogramVec
 	failed    *prometheus.CounterVec
 	doorbell  prometheus.GaugeFunc
-
-	backlog *prometheus.GaugeVec
-	oldest  *prometheus.GaugeVec
-	orphans *prometheus.GaugeVec
 }
 
-func newMetrics(registry prometheus.Registerer, doorbellWorks func() bool) *metrics {
+// What an attempt makes of a row.
+const (
+	rowProcessed   = "processed"
+	rowWaiting     = "waiting"
+	rowFailed      = "failed"
+	rowQuarantined = "quarantined"
+)
+
+// newMetrics registers the metrics. Every source's counters begin at 0, so that
+// the first event of its kind is seen as an increase.
+func newMetrics(registry prometheus.Registerer, sources []*source.Source, doorbellWorks func() bool) *metrics {
 	m := &metrics{
 		rows: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "catchwater_processor_rows_total",
@@ -57,17 +63,18 @@ func newMetrics(registry prometheus.Registerer, doorbellWorks func() bool) *metr
 			}
 			return 0
 		}),
-		backlog: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "catchwater_inbox_rows", Help: "Inbox rows not processed, by source and state. Every processor shows the whole table's: take the maximum.",
-		}, []string{"source", "state"}),
-		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "catchwater_inbox_oldest_seconds", Help: "Age of the oldest inbox row not processed, by source and state, in seconds.",
-		}, []string{"source", "state"}),
-		orphans: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "catchwater_inbox_orphans", Help: "Inbox rows that have waited for longer than the source's orphan_after. Every processor shows the whole table's: take the maximum.",
-		}, []string{"source"}),
 	}
-	registry.MustRegister(m.rows, m.attempts, m.lag, m.batchTime, m.batchRows, m.failed, m.doorbell, m.backlog, m.oldest, m.orphans)
+	registry.MustRegister(m.rows, m.attempts, m.lag, m.batchTime, m.batchRows, m.failed, m.doorbell)
+	for _, s := range sources {
+		for _, outcome := range []string{rowProcessed, rowWaiting, rowFailed, rowQuarantined} {
+			m.rows.WithLabelValues(s.Name, outcome)
+		}
+		m.lag.WithLabelValues(s.Name)
+	}
+	for _, via := range []string{viaDoorbell, viaScan} {
+		m.batchRows.WithLabelValues(via)
+		m.failed.WithLabelValues(via)
+	}
 	return m
 }
 
@@ -78,24 +85,15 @@ func (m *metrics) processed(result outcome, took time.Duration, now time.Time) {
 		open[failure.ID] = outcomeOf(failure)
 	}
 	for _, wait := range result.waiting {
-		open[wait.ID] = "waiting"
+		open[wait.ID] = rowWaiting
 	}
 	for _, row := range result.rows {
 		if outcome := open[row.ID]; outcome != "" {
 			m.rows.WithLabelValues(row.Source, outcome).Inc()
 			continue
 		}
-		m.rows.WithLabelValues(row.Source, "processed").Inc()
+		m.rows.WithLabelValues(row.Source, rowProcessed).Inc()
 		m.attempts.Observe(float64(row.Attempts + 1))
 		m.lag.WithLabelValues(row.Source).Observe(now.Sub(row.ReceivedAt).Seconds())
-	}
-}
-
-func (m *metrics) setBacklog(backlog []inbox.Backlog) {
-	m.backlog.Reset()
-	m.oldest.Reset()
-	for _, b := range backlog {
-		m.backlog.WithLabelValues(b.Source, b.State).Set(float64(b.Rows))
-		m.oldest.WithLabelValues(b.Source, b.State).Set(b.OldestAge.Seconds())
 	}
 }

@@ -82,14 +82,14 @@ func Run(ctx context.Context, cfg Config) error {
 
 	registry, health := service.NewRegistry(), service.NewHealth()
 	consumer := broker.NewConsumer(bus.Announcements(), 2*cfg.Workers*cfg.BatchRows)
-	metrics := newMetrics(registry, consumer.Healthy)
+	metrics := newMetrics(registry, sources.Sources, consumer.Healthy)
 	performer, closePerformer, err := openPerformer(ctx, cfg, sources, registry, tracer, log)
 	if err != nil {
 		return err
 	}
 	defer closePerformer()
 	p := &processor{
-		cfg: cfg, log: log, consumer: consumer, metrics: metrics, backlog: newBacklog(sources, metrics, log),
+		cfg: cfg, log: log, consumer: consumer, metrics: metrics, backlog: newBacklog(sources, newBacklogMetrics(registry, sources.Sources), log),
 		bellLimit: limit{most: cfg.BatchRows}, scanLimit: limit{most: cfg.BatchRows},
 		batcher: &batcher{
 			db: pool, projections: projections, timeout: cfg.BatchTimeout, maxAttempts: cfg.MaxAttempts,
@@ -138,7 +138,7 @@ func projectionsOf(sources *source.Config) (map[string]projection.Projection, er
 }
 
 // run starts the loops and returns when all of them have stopped.
-func (p *processor) run(ctx context.Context, db inbox.DB) {
+func (p *processor) run(ctx context.Context, db messages.DB) {
 	var loops sync.WaitGroup
 	loops.Go(func() { p.consumer.Run(ctx) })
 	loops.Go(func() { p.scan(ctx) })

@@ -95,7 +95,7 @@ func (s *batchSpan) end(result outcome, err error) {
 		tracing.Fail(s.rows[failure.ID].orNothing(), failure.Err)
 	}
 	for _, wait := range result.waiting {
-		outcomes[wait.ID] = "waiting"
+		outcomes[wait.ID] = rowWaiting
 	}
 	for id, row := range s.rows {
 		outcome := outcomes[id]
@@ -104,7 +104,7 @@ func (s *batchSpan) end(result outcome, err error) {
 			outcome = "rolled_back"
 			tracing.Fail(row, err)
 		case outcome == "":
-			outcome = "processed"
+			outcome = rowProcessed
 		}
 		row.SetAttributes(tracing.OutcomeKey.String(outcome))
 		if !s.applied.IsZero() {
@@ -128,9 +128,9 @@ func (s rowSpan) orNothing() trace.Span {
 // outcomeOf is a failure in one word.
 func outcomeOf(failure inbox.Failure) string {
 	if failure.Quarantine {
-		return "quarantined"
+		return rowQuarantined
 	}
-	return "failed"
+	return rowFailed
 }
 
 // belowMessages makes the rows' traces go on below the messages that told of

@@ -86,6 +86,9 @@ func (r *reconciler) scan(ctx context.Context, p *provider, pace *rate.Limiter) 
 		}
 		handedOut += n
 	}
+	if ctx.Err() == nil {
+		r.metrics.scanned.WithLabelValues(name).Set(float64(time.Now().Unix()))
+	}
 	if enrolled > 0 || settled > 0 || handedOut > 0 {
 		p.log.Info("looked for overdue "+p.subject.plural, slog.Int64("enrolled", enrolled), slog.Int64("settled", settled),
 			slog.Int("handed_out", handedOut), slog.Int64("open", counts.Open), slog.Int64("overdue", counts.Overdue))

@@ -22,7 +22,9 @@ const (
 func (r *reconciler) keepPartitions(ctx context.Context) {
 	for {
 		wait := r.cfg.PartitionsEvery
-		if !r.keepPartitionsOnce(ctx) {
+		if r.keepPartitionsOnce(ctx) {
+			r.metrics.upkeep.Set(float64(time.Now().Unix()))
+		} else {
 			wait = min(wait, partitionsRetry)
 		}
 		select {

@@ -88,7 +88,7 @@ func Run(ctx context.Context, cfg Config) error {
 	registry, health := service.NewRegistry(), service.NewHealth()
 	r := &reconciler{
 		cfg: cfg, log: log, db: pool, store: inbox.NewStore(pool, cfg.Grace), bus: broker,
-		consumer: broker.NewConsumer(bus.Polls(), 2*cfg.Workers), health: health, metrics: newMetrics(registry),
+		consumer: broker.NewConsumer(bus.Polls(), 2*cfg.Workers), health: health, metrics: newMetrics(registry, providers),
 		providers: providers, own: make(chan job), tracer: tracer,
 	}
 	group, ctx := errgroup.WithContext(ctx)

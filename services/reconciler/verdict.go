@@ -38,6 +38,10 @@ const (
 	kindUnusable     = "unusable" // an answer of which nothing, or not all, can be made
 )
 
+var kinds = []string{
+	kindFinal, kindNotFinal, kindNotFound, kindTooMany, kindUnauthorized, kindServerError, kindNoAnswer, kindRefused, kindUnusable,
+}
+
 // verdict is what a poll comes to.
 type verdict struct {
 	label     string
