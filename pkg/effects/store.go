@@ -35,11 +35,12 @@ type Kind struct {
 }
 
 // Wanted says how many effects of a kind are to be claimed at most, and how long
-// they belong to who claims them.
+// they belong to who claims them. Those due before Since are not looked at.
 type Wanted struct {
 	Kind
 	Most  int
 	Lease time.Duration
+	Since time.Time
 }
 
 // Call is a claimed effect.
@@ -66,11 +67,12 @@ func Claim(ctx context.Context, db DB, wanted []Wanted, abandoned bool) ([]Call,
 	var sources, names []string
 	var most []int
 	var leases []time.Duration
+	var since []time.Time
 	for _, w := range wanted {
 		sources, names = append(sources, w.Source), append(names, w.Name)
-		most, leases = append(most, w.Most), append(leases, w.Lease)
+		most, leases, since = append(most, w.Most), append(leases, w.Lease), append(since, w.Since)
 	}
-	rows, err := db.Query(ctx, claimSQL, sources, names, most, leases, abandoned)
+	rows, err := db.Query(ctx, claimSQL, sources, names, most, leases, since, abandoned)
 	if err != nil {
 		return nil, fmt.Errorf("claim effects: %w", err)
 	}

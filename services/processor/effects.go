@@ -61,6 +61,7 @@ type lane struct {
 	busy   int
 	more   bool      // there may be due ones that it had no place for
 	rests  time.Time // until when its target asked to be left alone
+	marked watermark // before which nothing of it is due
 }
 
 // attempt is a call that is made.
@@ -156,13 +157,13 @@ func (p *performer) dispatch(ctx context.Context, all bool) {
 	for kind, l := range p.lanes {
 		l.more = l.more || all
 		if free := l.places - l.busy; free > 0 && l.more && began.After(l.rests) {
-			wanted = append(wanted, effects.Wanted{Kind: kind, Most: free, Lease: l.lease})
+			wanted = append(wanted, effects.Wanted{Kind: kind, Most: free, Lease: l.lease, Since: l.marked.from(began)})
 		}
 	}
 	if len(wanted) == 0 {
 		return
 	}
-	calls, err := p.claim(ctx, wanted)
+	calls, abandoned, err := p.claim(ctx, wanted)
 	if err != nil {
 		return
 	}
@@ -180,17 +181,24 @@ func (p *performer) dispatch(ctx context.Context, all bool) {
 		go func() { p.results <- p.perform(ctx, l, call, began.Add(l.lease)) }()
 	}
 	for _, w := range wanted {
-		p.lanes[w.Kind].more = claimed[w.Kind] == w.Most
+		l, n := p.lanes[w.Kind], claimed[w.Kind]
+		l.more = n == w.Most
+		switch {
+		case n == 0 && abandoned:
+			l.marked.nothingDue(began)
+		case n > 0 && w.Since.Equal(time.Unix(0, 0)):
+			l.marked.foundBelow()
+		}
 	}
 }
 
-// claim claims, though not what a processor left behind while the database was
-// away just now: it may be alive, and about to record what it did.
-func (p *performer) claim(ctx context.Context, wanted []effects.Wanted) ([]effects.Call, error) {
-	abandoned := time.Since(time.Unix(0, p.troubled.Load())) > settleTime
+// claim claims, though not what a processor left behind (abandoned) while the
+// database was away just now: it may be alive, and about to record what it did.
+func (p *performer) claim(ctx context.Context, wanted []effects.Wanted) (calls []effects.Call, abandoned bool, err error) {
+	abandoned = time.Since(time.Unix(0, p.troubled.Load())) > settleTime
 	claiming, cancel := context.WithTimeout(context.WithoutCancel(ctx), effectsTimeout)
 	defer cancel()
-	calls, err := effects.Claim(claiming, p.db, wanted, abandoned)
+	calls, err = effects.Claim(claiming, p.db, wanted, abandoned)
 	if err != nil {
 		p.troubled.Store(time.Now().UnixNano())
 		if !p.warned { // once an outage, not once a try
@@ -198,7 +206,7 @@ func (p *performer) claim(ctx context.Context, wanted []effects.Wanted) ([]effec
 		}
 	}
 	p.warned = err != nil
-	return calls, err
+	return calls, abandoned, err
 }
 
 func (p *performer) handBack(ctx context.Context, calls []effects.Call) {

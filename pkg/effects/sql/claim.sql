@@ -1,17 +1,19 @@
 -- Takes effects that are due, of each kind no more than it has places for, so
 -- that a kind whose target is down keeps no other waiting.
--- $1 sources and $2 names of the kinds, $3 most of each, $4 leases, $5 whether
--- those are taken, too, whose processor let its lease run out.
+-- $1 sources and $2 names of the kinds, $3 most of each, $4 leases, $5 watermarks:
+-- nothing is due before them, so dead index entries there are not visited; $6
+-- whether those are taken, too, whose processor let its lease run out.
 with due as materialized (
   select d.id, d.claimed_at, kind.lease
-  from unnest($1::text[], $2::text[], $3::integer[], $4::interval[]) as kind(source, name, most, lease)
+  from unnest($1::text[], $2::text[], $3::integer[], $4::interval[], $5::timestamptz[]) as kind(source, name, most, lease, since)
   cross join lateral (
     select e.id, e.claimed_at from effects e
     where e.source = kind.source and e.name = kind.name
       and e.state <> 'performed' -- which the index serves
       and e.state = 'pending'
+      and e.next_attempt_at >= kind.since
       and e.next_attempt_at <= now()
-      and (e.claimed_at is null or $5)
+      and (e.claimed_at is null or $6)
     order by e.next_attempt_at
     limit kind.most
     for update skip locked
