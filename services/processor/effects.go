@@ -45,7 +45,7 @@ type performer struct {
 
 	nudges  chan struct{}
 	results chan attempt
-	ended   chan attempt
+	ended   chan []attempt
 	// troubled is when the database last failed to answer, or else when this process
 	// began to look: in nanoseconds since 1970.
 	troubled atomic.Int64
@@ -78,7 +78,7 @@ type attempt struct {
 func newPerformer(db effects.DB, cfg Config, sources *source.Config, options target.Options, metrics *effectMetrics, tracer *tracing.Tracer, log *slog.Logger) (*performer, error) {
 	p := &performer{
 		db: db, log: log, tracer: tracer, lanes: make(map[effects.Kind]*lane), every: cfg.ScanInterval, metrics: metrics,
-		nudges: make(chan struct{}, 1), results: make(chan attempt), ended: make(chan attempt),
+		nudges: make(chan struct{}, 1), results: make(chan attempt), ended: make(chan []attempt),
 	}
 	var errs []error
 	for _, s := range sources.Sources {
@@ -123,8 +123,8 @@ func (p *performer) run(ctx context.Context) {
 			continue
 		case <-p.nudges:
 		case <-ticker.C:
-		case a := <-p.ended:
-			p.heed(a)
+		case batch := <-p.ended:
+			p.heed(batch)
 			all = false
 		}
 		p.dispatch(ctx, all)
@@ -138,11 +138,13 @@ func (p *performer) run(ctx context.Context) {
 	others.Wait()
 }
 
-// heed gives a call's place back.
-func (p *performer) heed(a attempt) {
-	a.lane.busy--
-	if a.rest > 0 {
-		a.lane.rests = time.Now().Add(a.rest)
+// heed gives calls' places back.
+func (p *performer) heed(batch []attempt) {
+	for _, a := range batch {
+		a.lane.busy--
+		if a.rest > 0 {
+			a.lane.rests = time.Now().Add(a.rest)
+		}
 	}
 }
 

@@ -29,9 +29,7 @@ func (p *performer) record(stop context.Context) {
 		if len(begun) > 0 {
 			p.write(stop, begun)
 		}
-		for _, a := range batch {
-			p.ended <- a
-		}
+		p.ended <- batch
 	}
 }
 
