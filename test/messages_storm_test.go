@@ -1,11 +1,10 @@
 package test
 
 import (
+	"bytes"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"sync"
 	"testing"
@@ -13,39 +12,6 @@ import (
 
 	"github.com/catchwater/catchwater/test/harness"
 )
-
-// calls is an endpoint that effects call. It answers at once, and remembers each
-// call.
-type calls struct {
-	server *httptest.Server
-
-	mu     sync.Mutex
-	byKey  map[string][]time.Time // when each call with an idempotency key began
-	bodies map[string]string
-	unlike []string // keys whose body was another the next time
-}
-
-func newCalls(t *testing.T) *calls {
-	t.Helper()
-	c := &calls{byKey: make(map[string][]time.Time), bodies: make(map[string]string)}
-	c.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		began := time.Now()
-		body, err := io.ReadAll(r.Body)
-		key := r.Header.Get("Idempotency-Key")
-		if err != nil || key == "" {
-			w.WriteHeader(http.StatusBadRequest)
-			return
-		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if before, seen := c.bodies[key]; seen && before != string(body) {
-			c.unlike = append(c.unlike, key)
-		}
-		c.byKey[key], c.bodies[key] = append(c.byKey[key], began), string(body)
-	}))
-	t.Cleanup(c.server.Close)
-	return c
-}
 
 // kills kills one of several services every second, and starts it again.
 type kills struct {
@@ -102,13 +68,12 @@ func TestAStormOfStatusEvents(t *testing.T) {
 	const messages = 1000
 	history := []string{"sent", "delivered", "opened", "opened", "clicked", "unsubscribed", "complained"}
 	s := harness.New(t)
-	c := newCalls(t)
-	s.Configure(fmt.Sprintf(stormConfig, c.server.URL))
+	receiver := harness.NewReceiver(t)
+	s.Configure(fmt.Sprintf(stormConfig, receiver.URL))
 	ingresses := []*harness.Service{s.StartService("ingress"), s.StartService("ingress")}
 	var processors []*harness.Service
 	for range 3 {
-		processors = append(processors, s.StartService("processor",
-			"EFFECT_SECRET=whsec_c2VjcmV0LW9mLXRoZS1zdG9ybXMtcmVjZWl2ZXI=", "CATCHWATER_EFFECT_LEASE=30s"))
+		processors = append(processors, s.StartService("processor", "CATCHWATER_EFFECT_LEASE=30s"))
 	}
 	s.Exec("insert into messages (source, message_id) select s, 'm' || n from unnest(array['mail', 'calm']) s, generate_series(1, $1::integer) n", messages)
 
@@ -150,24 +115,26 @@ func TestAStormOfStatusEvents(t *testing.T) {
 	}
 
 	s.AwaitInt(3*time.Minute, len(events)+messages, "select count(*) from effects where state = 'performed'")
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.byKey) != len(events)+messages || len(c.unlike) > 0 {
-		t.Errorf("%d effects were performed, want %d; %d of them with another body the next time", len(c.byKey), len(events)+messages, len(c.unlike))
+	calls := receiver.Calls()
+	if len(calls) != len(events)+messages {
+		t.Errorf("%d effects were performed, want %d", len(calls), len(events)+messages)
 	}
 	again := 0
-	for key, times := range c.byKey {
+	for key, made := range calls {
 		switch {
-		case len(times) > 2:
-			t.Errorf("%s was called %d times", key, len(times))
-		case len(times) == 2:
+		case len(made) > 2:
+			t.Errorf("%s was called %d times", key, len(made))
+		case len(made) == 2:
 			again++
-			if !k.between(times[0], times[1]) {
-				t.Errorf("%s was called twice, at %v, without a kill between", key, times)
+			if !k.between(made[0].At, made[1].At) {
+				t.Errorf("%s was called twice, at %v and %v, without a kill between", key, made[0].At, made[1].At)
+			}
+			if !bytes.Equal(made[0].Body, made[1].Body) {
+				t.Errorf("%s was called with another body the second time", key)
 			}
 		}
 	}
-	t.Logf("%d kills; %d of %d effects were called twice", len(k.at), again, len(c.byKey))
+	t.Logf("%d kills; %d of %d effects were called twice", len(k.at), again, len(calls))
 }
 
 // sendAll posts events from several senders, spread over ingresses.

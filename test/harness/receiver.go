@@ -20,7 +20,7 @@ const EffectSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 type Received struct {
 	Header http.Header
 	Body   []byte
-	At     time.Time
+	At     time.Time // when it began
 }
 
 // Receiver is an application's endpoint for effects. It counts calls by their
@@ -28,9 +28,11 @@ type Received struct {
 type Receiver struct {
 	URL string
 
-	t      testing.TB
-	addr   string
-	server *httptest.Server
+	t        testing.TB
+	addr     string
+	server   *httptest.Server
+	verifier *signature.Verifier
+	keys     []signature.Key
 
 	mu     sync.Mutex
 	cond   *sync.Cond
@@ -44,6 +46,15 @@ func NewReceiver(t testing.TB) *Receiver {
 	t.Helper()
 	r := &Receiver{t: t, calls: make(map[string][]Received), status: http.StatusOK}
 	r.cond = sync.NewCond(&r.mu)
+	verifier, err := endpoint.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := verifier.ParseKey(EffectSecret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.verifier, r.keys = verifier, []signature.Key{key}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -134,6 +145,7 @@ var endpoint = signature.Scheme{
 }
 
 func (r *Receiver) receive(w http.ResponseWriter, request *http.Request) {
+	began := time.Now()
 	body, err := io.ReadAll(request.Body)
 	if err != nil {
 		return // whoever called is gone, before the call was made
@@ -141,7 +153,7 @@ func (r *Receiver) receive(w http.ResponseWriter, request *http.Request) {
 	r.verify(request.Header, body)
 	key := request.Header.Get("Idempotency-Key")
 	r.mu.Lock()
-	r.calls[key] = append(r.calls[key], Received{Header: request.Header, Body: body, At: time.Now()})
+	r.calls[key] = append(r.calls[key], Received{Header: request.Header, Body: body, At: began})
 	for r.held {
 		r.cond.Wait()
 	}
@@ -151,17 +163,7 @@ func (r *Receiver) receive(w http.ResponseWriter, request *http.Request) {
 }
 
 func (r *Receiver) verify(header http.Header, body []byte) {
-	verifier, err := endpoint.Compile()
-	if err != nil {
-		r.t.Error(err)
-		return
-	}
-	key, err := verifier.ParseKey(EffectSecret)
-	if err != nil {
-		r.t.Error(err)
-		return
-	}
-	if err := verifier.Verify(header, body, []signature.Key{key}, time.Now()); err != nil {
+	if err := r.verifier.Verify(header, body, r.keys, time.Now()); err != nil {
 		r.t.Errorf("a call does not verify: %v", err)
 	}
 	if header.Get("Webhook-Id") == "" || header.Get("Webhook-Id") != header.Get("Idempotency-Key") {
