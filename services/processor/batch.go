@@ -60,8 +60,28 @@ func (o *outcome) add(other outcome) {
 // error nothing has changed, or, where the commit itself failed, all of it may
 // have.
 func (b *batcher) run(ctx context.Context, via string, claim claim, after func(context.Context, pgx.Tx, []inbox.Row) error) (outcome, error) {
-	// A batch under way is finished when the service stops; the time-out bounds it.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.timeout)
+	ctx = context.WithoutCancel(ctx) // a batch under way is finished when the service stops; the time-out bounds it
+	began := time.Now()
+	result, err := b.attempt(ctx, via, claim, after)
+	if errors.Is(err, context.DeadlineExceeded) && len(result.rows) == 1 {
+		result, err = b.tooSlow(ctx, result.rows[0], err)
+	}
+	if err != nil {
+		return outcome{}, err
+	}
+	if result.effects > 0 {
+		b.onEffects()
+	}
+	if len(result.rows) > 0 {
+		b.metrics.processed(result, time.Since(began), time.Now())
+	}
+	return result, nil
+}
+
+// attempt is one transaction. After an error its outcome is of the rows that it
+// had claimed, and no more.
+func (b *batcher) attempt(ctx context.Context, via string, claim claim, after func(context.Context, pgx.Tx, []inbox.Row) error) (outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	began := time.Now()
 	tx, err := b.db.Begin(ctx)
@@ -86,13 +106,25 @@ func (b *batcher) run(ctx context.Context, via string, claim claim, after func(c
 	result, err := b.process(ctx, tx, rows, span)
 	span.end(result, err)
 	if err != nil {
-		return outcome{}, err
+		return outcome{rows: rows}, err
 	}
-	if result.effects > 0 {
-		b.onEffects()
-	}
-	b.metrics.processed(result, time.Since(began), time.Now())
 	return result, nil
+}
+
+// tooSlow counts an attempt on a row that, alone in its batch, took longer than a
+// batch may: rolled back and no more it would be tried for ever.
+func (b *batcher) tooSlow(ctx context.Context, row inbox.Row, cause error) (outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	defer cancel()
+	result := outcome{rows: []inbox.Row{row}, failures: []inbox.Failure{b.failure(row, fmt.Errorf("not processed within %s: %w", b.timeout, cause))}}
+	err := pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {
+		rows, err := inbox.ClaimIDs(ctx, tx, []int64{row.ID})
+		if err != nil || len(rows) == 0 { // somebody else has it now
+			return errors.Join(err, cause)
+		}
+		return inbox.Fail(ctx, tx, result.failures)
+	})
+	return result, err
 }
 
 // process applies and marks claimed rows, and commits.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,6 +40,10 @@ func (s scripted) Apply(ctx context.Context, tx pgx.Tx, rows []inbox.Row) (proje
 			panic("a defect")
 		case "refused":
 			if _, err := tx.Exec(ctx, "select 1/0"); err != nil {
+				return projection.Result{}, fmt.Errorf("apply: %w", err)
+			}
+		case "slow":
+			if _, err := tx.Exec(ctx, "select pg_sleep(60)"); err != nil {
 				return projection.Result{}, fmt.Errorf("apply: %w", err)
 			}
 		case "down":
@@ -227,5 +232,47 @@ func TestAWaitingRowIsPutOffAndNotCountedAsFailed(t *testing.T) {
 	}
 	if got := f.text("select last_error from inbox where state = 'waiting'"); got != "waits for better times" {
 		t.Errorf("the row says %q", got)
+	}
+}
+
+// TestARowThatIsAlwaysTooSlowIsQuarantined has one that takes longer than a batch
+// may: with others the batch is rolled back and made smaller; alone, it is a
+// failure like any other.
+func TestARowThatIsAlwaysTooSlowIsQuarantined(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ids := f.insert("answers", "ok", "slow")
+	f.timeout = time.Second
+	if _, err := f.process(ids); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("beside another: %v", err)
+	}
+	if got := f.text(states); got != "pending 0, pending 0" {
+		t.Errorf("beside another: %s", got)
+	}
+	for _, want := range []string{"pending 0, pending 1", "pending 0, quarantined 2"} {
+		if result, err := f.process(ids[1:]); err != nil || len(result.failures) != 1 {
+			t.Fatalf("alone: %+v, %v", result, err)
+		}
+		if got := f.text(states); got != want {
+			t.Errorf("alone: %s, want %s", got, want)
+		}
+		f.exec("update inbox set next_attempt_at = now() where state = 'pending'")
+	}
+	if got := f.text("select last_error from inbox where state = 'quarantined'"); !strings.HasPrefix(got, "not processed within 1s: ") {
+		t.Errorf("it says %q", got)
+	}
+}
+
+func (f *fixture) exec(sql string) {
+	f.t.Helper()
+	tx, err := f.db.Begin(f.t.Context())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if _, err := tx.Exec(f.t.Context(), sql); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := tx.Commit(f.t.Context()); err != nil {
+		f.t.Fatal(err)
 	}
 }
