@@ -55,33 +55,38 @@ func (j *journal) String() string {
 
 type call = func(ctx context.Context, e effects.Event, key string) error
 
-// newScene starts a performer of effects that are performed by functions.
-func newScene(t *testing.T, calls map[string]call, adjust ...func(*source.Effect)) *scene {
+// newScene starts a performer of effects that are performed by functions, so many
+// of each at a time.
+func newScene(t *testing.T, workers int, calls map[string]call) *scene {
+	t.Helper()
+	s := stillScene(t, workers, calls)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { s.run(ctx) })
+	s.stop = func() { cancel(); running.Wait() }
+	t.Cleanup(s.stop)
+	return s
+}
+
+// stillScene is a scene whose performer does not run.
+func stillScene(t *testing.T, workers int, calls map[string]call) *scene {
 	t.Helper()
 	s := &source.Source{Name: "mail"}
 	for name := range calls {
-		e := &source.Effect{Name: name, Handler: name, Timeout: 10 * time.Second, MaxAttempts: 3, RetryBase: time.Millisecond, RetryMax: 2 * time.Millisecond}
-		for _, a := range adjust {
-			a(e)
-		}
-		s.Effects = append(s.Effects, e)
+		s.Effects = append(s.Effects, &source.Effect{
+			Name: name, Handler: name, Timeout: 10 * time.Second, MaxAttempts: 3, RetryBase: time.Millisecond, RetryMax: 2 * time.Millisecond,
+		})
 	}
 	handlers := effects.Handlers{AfterCommit: calls}
 	url := pgtest.New(t)
 	log := &journal{}
-	cfg := Config{EffectWorkers: 2, EffectLease: time.Minute, ScanInterval: 50 * time.Millisecond, Handlers: handlers}
+	cfg := Config{EffectWorkers: workers, EffectLease: time.Minute, ScanInterval: 50 * time.Millisecond, Handlers: handlers}
 	p, err := newPerformer(pgtest.Pool(t, pgtest.RoleURL(t, url, "catchwater_processor")), cfg, &source.Config{Sources: []*source.Source{s}},
 		target.Options{Handlers: handlers}, newEffectMetrics(prometheus.NewRegistry(), nil), nil, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { p.run(ctx) })
-	out := &scene{performer: p, t: t, db: pgtest.Pool(t, url), plan: effects.NewPlan([]*source.Source{s}, handlers), log: log,
-		stop: func() { cancel(); running.Wait() }}
-	t.Cleanup(out.stop)
-	return out
+	return &scene{performer: p, t: t, db: pgtest.Pool(t, url), plan: effects.NewPlan([]*source.Source{s}, handlers), log: log}
 }
 
 // happen has events processed, and waits for nothing.
@@ -115,10 +120,14 @@ func (s *scene) happen(keys ...string) {
 	s.nudge()
 }
 
+// stated is how the effects stand; one that is being performed says so.
+const stated = `select string_agg(name || '/' || event_key || ' ' || case when claimed_at is null then state::text else 'under way' end || ' ' || attempts,
+  ', ' order by name, event_key) from effects`
+
 func (s *scene) states() string {
 	s.t.Helper()
 	var text *string
-	if err := s.db.QueryRow(s.t.Context(), "select string_agg(name || '/' || event_key || ' ' || state || ' ' || attempts, ', ' order by name, event_key) from effects").Scan(&text); err != nil {
+	if err := s.db.QueryRow(s.t.Context(), stated).Scan(&text); err != nil {
 		s.t.Fatal(err)
 	}
 	if text == nil {
@@ -160,7 +169,7 @@ func (c *counter) add(key string) int {
 func TestEffectsAreTriedUntilTheyArePerformedOrGivenUp(t *testing.T) {
 	t.Parallel()
 	var made counter
-	s := newScene(t, map[string]call{"crm": func(_ context.Context, e effects.Event, key string) error {
+	s := newScene(t, 2, map[string]call{"crm": func(_ context.Context, e effects.Event, key string) error {
 		n := made.add(key)
 		switch e.EventKey {
 		case "twice":
@@ -203,14 +212,14 @@ func TestATargetThatHangsHoldsNoOtherUp(t *testing.T) {
 	var hanging sync.WaitGroup
 	hanging.Add(2)
 	release := make(chan struct{})
-	s := newScene(t, map[string]call{
+	s := newScene(t, 2, map[string]call{
 		"hung": func(context.Context, effects.Event, string) error { hanging.Done(); <-release; return nil },
 		"live": func(context.Context, effects.Event, string) error { return nil },
 	})
 	s.happen("1", "2") // as many as there are workers
 	hanging.Wait()
 	s.happen("3", "4")
-	s.await("hung/1 pending 1, hung/2 pending 1, hung/3 pending 0, hung/4 pending 0, live/1 performed 1, live/2 performed 1, live/3 performed 1, live/4 performed 1")
+	s.await("hung/1 under way 1, hung/2 under way 1, hung/3 pending 0, hung/4 pending 0, live/1 performed 1, live/2 performed 1, live/3 performed 1, live/4 performed 1")
 	hanging.Add(2)
 	close(release)
 	s.await("hung/1 performed 1, hung/2 performed 1, hung/3 performed 1, hung/4 performed 1, live/1 performed 1, live/2 performed 1, live/3 performed 1, live/4 performed 1")
@@ -219,7 +228,7 @@ func TestATargetThatHangsHoldsNoOtherUp(t *testing.T) {
 func TestAStopFinishesWhatWasBegunAndBeginsNothing(t *testing.T) {
 	t.Parallel()
 	begun, release := make(chan struct{}, 9), make(chan struct{})
-	s := newScene(t, map[string]call{"crm": func(ctx context.Context, _ effects.Event, _ string) error {
+	s := newScene(t, 2, map[string]call{"crm": func(ctx context.Context, _ effects.Event, _ string) error {
 		begun <- struct{}{}
 		<-release
 		return ctx.Err() // the stop is not the call's
@@ -244,7 +253,7 @@ func TestAStopFinishesWhatWasBegunAndBeginsNothing(t *testing.T) {
 func TestATargetThatAsksToBeLeftAlone(t *testing.T) {
 	t.Parallel()
 	var made counter
-	s := newScene(t, map[string]call{"crm": func(context.Context, effects.Event, string) error {
+	s := newScene(t, 1, map[string]call{"crm": func(context.Context, effects.Event, string) error {
 		made.add("all")
 		return &target.Error{Text: "the answer is 429", RetryAfter: time.Hour}
 	}})
@@ -267,7 +276,7 @@ func TestRecordingIsTriedUntilItSucceeds(t *testing.T) {
 	t.Parallel()
 	var made counter
 	begun, release := make(chan struct{}, 9), make(chan struct{})
-	s := newScene(t, map[string]call{"crm": func(_ context.Context, _ effects.Event, key string) error {
+	s := newScene(t, 2, map[string]call{"crm": func(_ context.Context, _ effects.Event, key string) error {
 		made.add(key)
 		begun <- struct{}{}
 		<-release
@@ -295,9 +304,47 @@ func TestRecordingIsTriedUntilItSucceeds(t *testing.T) {
 	}
 }
 
+// TestAfterAnOutageOthersRecordFirst has a claim run out that nobody recorded: it
+// is left alone while the database has only just come back.
+func TestAfterAnOutageOthersRecordFirst(t *testing.T) {
+	t.Parallel()
+	s := stillScene(t, 1, map[string]call{"crm": nil})
+	s.happen("1")
+	wanted := []effects.Wanted{{Kind: effects.Kind{Source: "mail", Name: "crm"}, Most: 1, Lease: time.Hour}}
+	claim := func() []effects.Call {
+		t.Helper()
+		calls, _, err := s.claim(t.Context(), wanted)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return calls
+	}
+	s.troubled.Store(time.Now().Add(time.Hour).UnixNano())
+	if calls := claim(); len(calls) != 1 || calls[0].Repeated {
+		t.Fatalf("what nobody has begun is to be had at once: %+v", calls)
+	}
+	if _, err := s.db.Exec(t.Context(), "update effects set next_attempt_at = now()"); err != nil {
+		t.Fatal(err)
+	}
+	if calls := claim(); len(calls) != 0 {
+		t.Errorf("right after an outage: %+v", calls)
+	}
+	s.troubled.Store(time.Now().Add(-2 * settleTime).UnixNano())
+	if calls := claim(); len(calls) != 1 || !calls[0].Repeated || calls[0].Attempt != 2 {
+		t.Errorf("later: %+v", calls)
+	}
+	s.troubled.Store(time.Now().Add(-2 * settleTime).UnixNano())
+	if _, err := s.db.Exec(t.Context(), "alter table effects rename to away"); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.claim(t.Context(), wanted); err == nil || time.Since(time.Unix(0, s.troubled.Load())) > settleTime {
+		t.Errorf("an outage goes unnoticed: %v", err)
+	}
+}
+
 func TestEffectsThatNobodyIsGoingToPerformAreReported(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, map[string]call{"crm": func(context.Context, effects.Event, string) error { return nil }})
+	s := newScene(t, 2, map[string]call{"crm": func(context.Context, effects.Event, string) error { return nil }})
 	said := s.reportUnknown([]effects.Backlog{{Source: "mail", Name: "gone", State: effects.Pending, Effects: 3}, {Source: "mail", Name: "crm", State: effects.Pending}}, nil)
 	if n := strings.Count(s.log.String(), "effect=gone effects=3"); n != 1 || strings.Contains(s.log.String(), "effect=crm") {
 		t.Errorf("the log tells:\n%s", s.log)
