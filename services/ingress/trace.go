@@ -81,10 +81,11 @@ func (b *batcher) trace(entries []*entry, rows int, began time.Time, err error) 
 	var links []trace.Link
 	var spans []trace.Span
 	for _, e := range entries {
-		ctx, span := b.tracer.Child(e.ctx, "insert", trace.WithTimestamp(began))
-		if span.IsRecording() {
-			links, spans = append(links, trace.LinkFromContext(ctx)), append(spans, span)
+		if !trace.SpanContextFromContext(e.ctx).IsSampled() {
+			continue
 		}
+		_, span := b.tracer.Start(e.ctx, "insert", trace.WithTimestamp(began))
+		links, spans = append(links, tracing.LinkTo(span.SpanContext())), append(spans, span)
 	}
 	if len(links) == 0 {
 		return

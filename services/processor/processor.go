@@ -168,7 +168,8 @@ func (p *processor) record(ctx context.Context, via string, result outcome, err 
 		rows[row.ID] = row
 	}
 	for _, failure := range result.failures {
-		p.logFailure(ctx, rows[failure.ID], failure)
+		row := rows[failure.ID]
+		p.logFailure(tracing.WithTraceparent(ctx, row.Traceparent), row, failure)
 	}
 }
 

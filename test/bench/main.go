@@ -5,7 +5,9 @@
 //     inserts one row a request;
 //   - rows a second through the processor, on backlogs of 100,000 results, and
 //     of 100,000 status events in no order;
-//   - the time from the 204 to the row in answers, at 500 deliveries a second.
+//   - the time from the 204 to the row in answers, at 500 deliveries a second;
+//   - what tracing 1 % of the deliveries costs, and what a broker that is away
+//     does: deliveries accepted a second with and without, in turn.
 //
 // Bodies have 2 KB. Postgres commits to disk (fsync on). The ratios are what
 // counts: the figures are the machine's.
@@ -36,8 +38,9 @@ func main() {
 	plain := flag.String("plain", "", "be the plain handler on this address (the benchmark starts itself so)")
 	seconds := flag.Int("seconds", 8, "how long each load lasts")
 	backlog := flag.Int("backlog", 100_000, "rows for the processor")
+	only := flag.String("only", "", "measure only this: ingress, processor, answer, tracing or broker")
 	flag.Parse()
-	run := func() error { return measure(time.Duration(*seconds)*time.Second, *backlog) }
+	run := func() error { return measure(time.Duration(*seconds)*time.Second, *backlog, *only) }
 	if *plain != "" {
 		run = func() error { return servePlain(*plain) }
 	}
@@ -53,11 +56,13 @@ type bench struct {
 	bin      string
 	postgres *pgserver.Server
 	pool     *pgxpool.Pool
+	nats     *program
 	natsURL  string
+	natsPort int
 	config   string
 }
 
-func measure(seconds time.Duration, backlog int) error {
+func measure(seconds time.Duration, backlog int, only string) error {
 	ctx := context.Background()
 	b, stop, err := start(ctx)
 	if err != nil {
@@ -65,13 +70,29 @@ func measure(seconds time.Duration, backlog int) error {
 	}
 	defer stop()
 	fmt.Printf("%s, %d CPUs, %s, %s; bodies of 2 KB; each load lasts %s\n\n", cpuModel(), runtime.NumCPU(), runtime.Version(), b.version(ctx), seconds)
-	if err := b.compareIngress(ctx, seconds); err != nil {
-		return err
+	measured := false
+	for _, phase := range []struct {
+		name string
+		run  func() error
+	}{
+		{"ingress", func() error { return b.compareIngress(ctx, seconds) }},
+		{"processor", func() error { return b.compareProjections(ctx, backlog) }},
+		{"answer", func() error { return b.timeToAnswer(ctx, seconds) }},
+		{"tracing", func() error { return b.compareTracing(ctx, seconds) }},
+		{"broker", func() error { return b.compareBroker(ctx, seconds) }},
+	} {
+		if only != "" && only != phase.name {
+			continue
+		}
+		measured = true
+		if err := phase.run(); err != nil {
+			return err
+		}
 	}
-	if err := b.compareProjections(ctx, backlog); err != nil {
-		return err
+	if !measured {
+		return fmt.Errorf("-only is %q: use ingress, processor, answer, tracing or broker", only)
 	}
-	return b.timeToAnswer(ctx, seconds)
+	return nil
 }
 
 // start builds the programs and starts Postgres and NATS.
@@ -124,17 +145,21 @@ func start(ctx context.Context) (*bench, func(), error) {
 			return fail(err)
 		}
 	}
-	port, err := pgserver.FreePort()
-	if err != nil {
+	if b.natsPort, err = pgserver.FreePort(); err != nil {
 		return fail(err)
 	}
-	b.natsURL = fmt.Sprintf("nats://127.0.0.1:%d", port)
-	nats, err := b.run("nats-server", []string{"-js", "-sd", filepath.Join(dir, "nats"), "-a", "127.0.0.1", "-p", fmt.Sprint(port)}, nil)
-	if err != nil {
+	b.natsURL = fmt.Sprintf("nats://127.0.0.1:%d", b.natsPort)
+	if err := b.startBroker(); err != nil {
 		return fail(err)
 	}
-	stops = append(stops, nats.stop)
+	stops = append(stops, func() { b.nats.stop() })
 	return b, stop, nil
+}
+
+// startBroker starts NATS, again after it was stopped.
+func (b *bench) startBroker() (err error) {
+	b.nats, err = b.run("nats-server", []string{"-js", "-sd", filepath.Join(b.dir, "nats"), "-a", "127.0.0.1", "-p", fmt.Sprint(b.natsPort)}, nil)
+	return err
 }
 
 func (b *bench) exec(ctx context.Context, sql string, args ...any) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -116,6 +117,18 @@ func (p *program) resident() int {
 		}
 	}
 	return 0
+}
+
+// cpu is the processor time that the process has used.
+func (p *program) cpu() time.Duration {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0 // not on this system
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // what follows the name, which may hold anything
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * (time.Second / 100) // the kernel's ticks
 }
 
 func cpuModel() string {
