@@ -16,7 +16,7 @@ type Handlers struct {
 	// its projection, for effects with transaction: true. What they do with tx is
 	// committed with the event or not at all. They may be run again after an attempt
 	// that was rolled back, so they do nothing but with tx, and are quick: others
-	// wait. Their error fails the event alone, which is tried again; an
+	// wait. Committing is not theirs. Their error fails the event alone, which is tried again; an
 	// inbox.PermanentError quarantines it at once.
 	InTransaction map[string]func(ctx context.Context, tx pgx.Tx, e Event) error
 	// AfterCommit are run once the event is processed, apart from everything else.

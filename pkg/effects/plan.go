@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -61,8 +62,8 @@ func (p *Plan) Write(ctx context.Context, tx pgx.Tx, rows []inbox.Row, applied p
 				continue
 			}
 			if e.Transaction {
-				if err := p.handlers.InTransaction[e.Handler](ctx, tx, eventOf(row, change)); err != nil {
-					return 0, &HandlerError{Handler: e.Handler, Err: err}
+				if err := p.handle(ctx, tx, e.Handler, eventOf(row, change)); err != nil {
+					return 0, err
 				}
 				continue
 			}
@@ -79,6 +80,26 @@ func (p *Plan) Write(ctx context.Context, tx pgx.Tx, rows []inbox.Row, applied p
 	}
 	return len(in.source), nil
 }
+
+// errWentOn is a handler that hid an error: every statement after it would fail,
+// and with them events that are in order.
+var errWentOn = errors.New("it went on after a statement had failed: have it return the error, or try the statement under a savepoint (tx.Begin)")
+
+// handle runs a handler within the transaction.
+func (p *Plan) handle(ctx context.Context, tx pgx.Tx, name string, e Event) error {
+	err := p.handlers.InTransaction[name](ctx, tx, e)
+	if err == nil && tx.Conn().PgConn().TxStatus() == txFailed {
+		err = errWentOn
+	}
+	if err != nil {
+		return &HandlerError{Handler: name, Err: err}
+	}
+	return nil
+}
+
+// txFailed is how the server reports a transaction that a failed statement has
+// made unusable.
+const txFailed = 'E'
 
 func eventOf(row inbox.Row, change Change) Event {
 	return Event{

@@ -46,6 +46,9 @@ type performer struct {
 	nudges  chan struct{}
 	results chan attempt
 	ended   chan []attempt
+	drained chan struct{} // closed when nothing more is to be recorded
+	// patience is how long past its time-out a call is waited for when stopping.
+	patience time.Duration
 	// troubled is when the database last failed to answer, or else when this process
 	// began to look: in nanoseconds since 1970.
 	troubled atomic.Int64
@@ -78,7 +81,8 @@ type attempt struct {
 func newPerformer(db effects.DB, cfg Config, sources *source.Config, options target.Options, metrics *effectMetrics, tracer *tracing.Tracer, log *slog.Logger) (*performer, error) {
 	p := &performer{
 		db: db, log: log, tracer: tracer, lanes: make(map[effects.Kind]*lane), every: cfg.ScanInterval, metrics: metrics,
-		nudges: make(chan struct{}, 1), results: make(chan attempt), ended: make(chan []attempt),
+		nudges: make(chan struct{}, 1), results: make(chan attempt), ended: make(chan []attempt), drained: make(chan struct{}),
+		patience: recordWhileStopping + effectsTimeout,
 	}
 	var errs []error
 	for _, s := range sources.Sources {
@@ -129,13 +133,32 @@ func (p *performer) run(ctx context.Context) {
 		}
 		p.dispatch(ctx, all)
 	}
+	p.drain()
+	close(p.drained)
+	others.Wait()
+}
+
+// drain waits for the calls under way and their records. A handler that does not
+// heed its time-out is left behind: no stop is to wait for it for ever.
+func (p *performer) drain() {
+	longest := p.patience
 	for _, l := range p.lanes {
+		longest = max(longest, l.effect.Timeout+p.patience)
+	}
+	tooLong := time.NewTimer(longest)
+	defer tooLong.Stop()
+	for kind, l := range p.lanes {
 		for l.busy > 0 {
-			p.heed(<-p.ended)
+			select {
+			case batch := <-p.ended:
+				p.heed(batch)
+			case <-tooLong.C:
+				p.log.Error("stopping with calls under way that do not heed their time-outs: they will be repeated",
+					slog.String("source", kind.Source), slog.String("effect", kind.Name), slog.Int("calls", l.busy))
+				return
+			}
 		}
 	}
-	close(p.results)
-	others.Wait()
 }
 
 // heed gives calls' places back.
@@ -180,7 +203,12 @@ func (p *performer) dispatch(ctx context.Context, all bool) {
 		claimed[kind]++
 		l := p.lanes[kind]
 		l.busy++
-		go func() { p.results <- p.perform(ctx, l, call, began.Add(l.lease)) }()
+		go func() {
+			select {
+			case p.results <- p.perform(ctx, l, call, began.Add(l.lease)):
+			case <-p.drained:
+			}
+		}()
 	}
 	for _, w := range wanted {
 		l, n := p.lanes[w.Kind], claimed[w.Kind]

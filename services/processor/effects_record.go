@@ -23,13 +23,23 @@ const (
 
 // record writes down what came of calls, for as long as calls are made.
 func (p *performer) record(stop context.Context) {
-	for first := range p.results {
-		batch := p.collect(first)
+	for {
+		var batch []attempt
+		select {
+		case first := <-p.results:
+			batch = p.collect(first)
+		case <-p.drained:
+			return
+		}
 		begun := slices.DeleteFunc(slices.Clone(batch), func(a attempt) bool { return !a.begun })
 		if len(begun) > 0 {
 			p.write(stop, begun)
 		}
-		p.ended <- batch
+		select {
+		case p.ended <- batch:
+		case <-p.drained:
+			return
+		}
 	}
 }
 
@@ -38,10 +48,7 @@ func (p *performer) collect(first attempt) []attempt {
 	batch := []attempt{first}
 	for len(batch) < mostRecorded {
 		select {
-		case a, open := <-p.results:
-			if !open {
-				return batch
-			}
+		case a := <-p.results:
 			batch = append(batch, a)
 		default:
 			return batch

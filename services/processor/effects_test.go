@@ -60,12 +60,17 @@ type call = func(ctx context.Context, e effects.Event, key string) error
 func newScene(t *testing.T, workers int, calls map[string]call) *scene {
 	t.Helper()
 	s := stillScene(t, workers, calls)
+	s.start()
+	return s
+}
+
+// start lets the performer run until the scene is stopped.
+func (s *scene) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { s.run(ctx) })
 	s.stop = func() { cancel(); running.Wait() }
-	t.Cleanup(s.stop)
-	return s
+	s.t.Cleanup(s.stop)
 }
 
 // stillScene is a scene whose performer does not run.
@@ -250,6 +255,29 @@ func TestAStopFinishesWhatWasBegunAndBeginsNothing(t *testing.T) {
 	}
 }
 
+func TestAStopDoesNotWaitForEverForAHandler(t *testing.T) {
+	t.Parallel()
+	begun, release := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	s := stillScene(t, 1, map[string]call{"crm": func(context.Context, effects.Event, string) error {
+		close(begun)
+		<-release // whatever its time-out
+		return nil
+	}})
+	s.patience = time.Millisecond
+	s.lanes[effects.Kind{Source: "mail", Name: "crm"}].effect.Timeout = time.Millisecond
+	s.start()
+	s.happen("1")
+	<-begun
+	s.stop()
+	if !strings.Contains(s.log.String(), "stopping with calls under way that do not heed their time-outs") {
+		t.Errorf("the log does not tell:\n%s", s.log)
+	}
+	if got := s.states(); got != "crm/1 under way 1" {
+		t.Errorf("got %s", got)
+	}
+}
+
 func TestATargetThatAsksToBeLeftAlone(t *testing.T) {
 	t.Parallel()
 	var made counter
@@ -360,8 +388,12 @@ func TestAHandlersErrorFailsItsRowAlone(t *testing.T) {
 	f := newFixture(t)
 	var nudged int
 	run := func(ctx context.Context, tx pgx.Tx, e effects.Event) error {
-		if e.EventKey == "answers-2-ok" {
+		switch e.EventKey {
+		case "answers-2-ok":
 			return errors.New("not this one")
+		case "answers-4-ok":
+			_, _ = tx.Exec(ctx, "select 1/0") // and goes on
+			return nil
 		}
 		_, err := tx.Exec(ctx, "insert into applied (key) values ($1)", "handled "+e.EventKey)
 		return err
@@ -370,22 +402,25 @@ func TestAHandlersErrorFailsItsRowAlone(t *testing.T) {
 	f.plan = effects.NewPlan([]*source.Source{{Name: "answers", Effects: []*source.Effect{
 		{Name: "own", Handler: "own", Transaction: true}, {Name: "crm", Handler: "crm"},
 	}}}, effects.Handlers{InTransaction: map[string]func(context.Context, pgx.Tx, effects.Event) error{"own": run}})
-	ids := f.insert("answers", "ok", "ok", "ok", "fail", "ok")
+	ids := f.insert("answers", "ok", "ok", "ok", "fail", "ok", "ok")
 	result, err := f.process(ids)
 	if err != nil || result.effects != 3 || nudged != 1 {
 		t.Fatalf("%d effects, nudged %d times, %v", result.effects, nudged, err)
 	}
-	if got, want := f.text(states), "processed 1, processed 1, pending 1, pending 1, processed 1"; got != want {
+	if got, want := f.text(states), "processed 1, processed 1, pending 1, pending 1, pending 1, processed 1"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if got := f.text("select last_error from inbox where event_key = 'answers-2-ok'"); got != "handler own: not this one" {
 		t.Errorf("the row says %q", got)
 	}
+	if got := f.text("select last_error from inbox where event_key = 'answers-4-ok'"); !strings.HasPrefix(got, "handler own: it went on after a statement had failed") {
+		t.Errorf("the row of a handler that hides an error says %q", got)
+	}
 	if got, want := f.text("select string_agg(key, ', ' order by key) from applied"),
-		"answers-0-ok, answers-1-ok, answers-4-ok, handled answers-0-ok, handled answers-1-ok, handled answers-4-ok"; got != want {
+		"answers-0-ok, answers-1-ok, answers-5-ok, handled answers-0-ok, handled answers-1-ok, handled answers-5-ok"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got, want := f.text("select string_agg(event_key, ', ' order by event_key) from effects"), "answers-0-ok, answers-1-ok, answers-4-ok"; got != want {
+	if got, want := f.text("select string_agg(event_key, ', ' order by event_key) from effects"), "answers-0-ok, answers-1-ok, answers-5-ok"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
