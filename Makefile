@@ -11,10 +11,10 @@ OUTSIDE := deploy/test docs/examples
 SERVICES := ingress processor reconciler simulator catchwater
 export CGO_ENABLED ?= 0
 
-.PHONY: help build up test test-unit test-system test-deploy lint bench generate tidy clean
+.PHONY: help build up test test-unit test-system test-deploy test-apiserver lint bench generate tidy clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 build: ## build every program into bin/
 	@mkdir -p bin
@@ -40,9 +40,12 @@ test-system:
 test-deploy:
 	cd deploy/test && GOWORK=off go test -count=1 -timeout 10m ./...
 
+test-apiserver: bin/kubernetes/kube-apiserver bin/kubernetes/etcd ## apply the chart to a real Kubernetes API server, dry (minutes to build it)
+	cd deploy/test && GOWORK=off go test -count=1 -timeout 10m -tags apiserver -run ServerSideDryRun .
+
 lint: bin/golangci-lint bin/buf bin/protoc-gen-go build ## check style, layers, generated code, and what the ingress links
 	@for m in $(MODULES); do (cd $$m && echo "lint $$m" && $(CURDIR)/bin/golangci-lint run -c $(CURDIR)/.golangci.yml ./...); done
-	@for m in $(OUTSIDE); do (cd $$m && echo "lint $$m" && GOWORK=off $(CURDIR)/bin/golangci-lint run -c $(CURDIR)/.golangci.yml ./...); done
+	@for m in $(OUTSIDE); do (cd $$m && echo "lint $$m" && GOWORK=off $(CURDIR)/bin/golangci-lint run --build-tags apiserver -c $(CURDIR)/.golangci.yml ./...); done
 	@for m in $(MODULES) $(OUTSIDE); do (cd $$m && echo "tidy $$m" && GOWORK=off go mod tidy -diff && GOWORK=off go build ./...); done
 	.ci/generated
 	.ci/ingress-links bin/ingress
@@ -52,6 +55,12 @@ bench: ## measure: accepted deliveries, processor rows, time to an answer (minut
 
 generate: bin/buf bin/protoc-gen-go ## generate the broker's messages from proto/
 	cd proto && PATH=$(CURDIR)/bin:$$PATH buf lint && PATH=$(CURDIR)/bin:$$PATH buf generate
+
+bin/kubernetes/kube-apiserver: tools/kubernetes/go.mod
+	cd tools/kubernetes && GOWORK=off go build -o $(CURDIR)/$@ k8s.io/kubernetes/cmd/kube-apiserver
+
+bin/kubernetes/etcd: tools/kubernetes/go.mod
+	cd tools/kubernetes && GOWORK=off go build -o $(CURDIR)/$@ go.etcd.io/etcd/server/v3
 
 bin/golangci-lint: tools/golangci/go.mod
 	cd tools/golangci && GOWORK=off go build -o $(CURDIR)/bin/ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
@@ -63,7 +72,7 @@ bin/protoc-gen-go: proto/go.mod
 	cd proto && GOWORK=off go build -o $(CURDIR)/bin/ google.golang.org/protobuf/cmd/protoc-gen-go
 
 tidy: ## tidy every module
-	@for m in $(MODULES) $(OUTSIDE) tools/golangci tools/buf; do (cd $$m && GOWORK=off go mod tidy); done
+	@for m in $(MODULES) $(OUTSIDE) tools/golangci tools/buf tools/kubernetes; do (cd $$m && GOWORK=off go mod tidy); done
 
 clean: ## remove what was built; data/ stays
 	rm -rf bin
