@@ -106,6 +106,9 @@ func TestComposeSettings(t *testing.T) {
 		if u, err := url.Parse(environment["DATABASE_URL"]); err != nil || program != "simulator" && (u.Host != "postgres:5432" || strings.Contains(u.User.String(), ":")) {
 			t.Errorf("%s: DATABASE_URL is %q: it leads elsewhere, or shows a password", name, environment["DATABASE_URL"])
 		}
+		if traces := environment["OTEL_EXPORTER_OTLP_ENDPOINT"]; environment["NATS_URL"] != "" && traces != "http://jaeger:4318" {
+			t.Errorf("%s sends its traces to %q", name, traces)
+		}
 		for _, needed := range map[string][]string{"ingress": secrets, "reconciler": tokens}[program] {
 			if environment[needed] == "" {
 				t.Errorf("%s: %s is not set, which a source names", name, needed)

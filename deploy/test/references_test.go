@@ -162,6 +162,24 @@ func assertPort(t *testing.T, d *apps.Deployment, name string, or ...string) {
 	}
 }
 
+// TestTracesAreLetOut holds the port that traces are sent to, said or not, to what
+// the network policies let out.
+func TestTracesAreLetOut(t *testing.T) {
+	for endpoint, want := range map[string]string{
+		"http://jaeger.observability:4318": "4318", "https://traces.example.org/otlp": "443", "http://traces": "80", "": "",
+	} {
+		m := render(t, "tracing: {endpoint: \""+endpoint+"\"}")
+		rules := named[*networking.NetworkPolicy](t, m, release).Spec.Egress
+		var ports []string
+		for _, rule := range rules[2:] { // after name servers, and the database
+			ports = append(ports, rule.Ports[0].Port.String())
+		}
+		if strings.Join(ports, " ") != want {
+			t.Errorf("%s: ports %v are let out to", endpoint, ports)
+		}
+	}
+}
+
 // TestTheProcessorScales holds both of KEDA's triggers to what there is: the
 // stream and the consumer by their names, the rows by the query itself, run as
 // the role that KEDA logs in with.

@@ -170,6 +170,7 @@ func TestEveryTemplateRenders(t *testing.T) {
 		"everything": `
 image: {repository: registry.example.org/catchwater, tag: 1.2.3, pullSecrets: [{name: registry}]}
 nats: {credentialsSecret: catchwater-nats}
+tracing: {endpoint: "http://jaeger.observability:4318"}
 ingress:
   env: {CATCHWATER_BODY_MEMORY: 134217728, CATCHWATER_RETRY_AFTER: 10s}
   route: {enabled: true, className: nginx, host: hooks.example.org, tlsSecret: hooks-tls, annotations: {a: b}}

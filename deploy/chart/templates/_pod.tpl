@@ -39,6 +39,12 @@ spec:
         {{- end }}
         - {name: CATCHWATER_CONFIG, value: /etc/catchwater/sources/catchwater.yaml}
         - {name: CATCHWATER_HEALTH_LISTEN, value: {{ printf ":%v" .ports.health | quote }}}
+        {{- with $v.tracing }}
+        {{- if .endpoint }}
+        - {name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ .endpoint | quote }}}
+        - {name: CATCHWATER_TRACE_SAMPLE_RATIO, value: {{ toJson .sampleRatio | quote }}}
+        {{- end }}
+        {{- end }}
         {{- range $name, $value := merge (dict) .settings.env .env }}
         - {name: {{ $name }}, value: {{ kindIs "string" $value | ternary $value (toJson $value) | quote }}}
         {{- end }}
