@@ -7,11 +7,11 @@ SHELL := /bin/bash
 
 MODULES := pkg proto services/ingress services/processor services/reconciler services/simulator services/catchwater test
 # Outside the workspace, so that what it needs has no say in what services link.
-OUTSIDE := deploy/test docs/examples
+OUTSIDE := deploy/test deploy/monitoring docs/examples
 SERVICES := ingress processor reconciler simulator catchwater
 export CGO_ENABLED ?= 0
 
-.PHONY: help build up test test-unit test-system test-deploy test-apiserver lint bench generate tidy clean
+.PHONY: help build up test test-unit test-system test-deploy test-monitoring test-apiserver lint bench generate tidy clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -25,7 +25,7 @@ up: ## build and run everything on this machine; Ctrl-C stops it
 	go build -trimpath -o bin/ ./services/catchwater/cmd/catchwater
 	@exec bin/catchwater up $(ARGS)
 
-test: test-unit test-system test-deploy ## run all tests
+test: test-unit test-system test-deploy test-monitoring ## run all tests
 
 # Packages are tested with the race detector, which needs cgo and a C compiler;
 # the whole-system tests run the programs as they are shipped.
@@ -39,6 +39,11 @@ test-system:
 # files are outside the module, so that go test would not see them change.
 test-deploy:
 	cd deploy/test && GOWORK=off go test -count=1 -timeout 10m ./...
+
+# Rules, dashboard, runbook and the reference of metrics, by Prometheus itself over
+# what running services expose.
+test-monitoring:
+	cd deploy/monitoring && GOWORK=off go test -count=1 -timeout 10m ./...
 
 test-apiserver: bin/kubernetes/kube-apiserver bin/kubernetes/etcd ## apply the chart to a real Kubernetes API server, dry (minutes to build it)
 	cd deploy/test && GOWORK=off go test -count=1 -timeout 10m -tags apiserver -run ServerSideDryRun .

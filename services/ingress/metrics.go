@@ -36,7 +36,7 @@ func outcomes() []string {
 
 // newMetrics registers the metrics. Every source's counters begin at 0, so that
 // the first event of its kind is seen as an increase.
-func newMetrics(registry prometheus.Registerer, sources []string, queued func() int, bodyBytes func() int64) *metrics {
+func newMetrics(registry prometheus.Registerer, cfg Config, sources []string, queued func() int, bodyBytes func() int64) *metrics {
 	m := &metrics{
 		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "catchwater_ingress_deliveries_total",
@@ -67,6 +67,8 @@ func newMetrics(registry prometheus.Registerer, sources []string, queued func() 
 		}),
 	}
 	registry.MustRegister(m.deliveries, m.accepted, m.duration, m.unknown, m.announceFailures, m.batchRows, m.batchTime,
+		constant("catchwater_ingress_queue_limit", "Deliveries that may wait to be written; past it the answer is 503.", float64(cfg.QueueRows)),
+		constant("catchwater_ingress_body_limit_bytes", "Bytes of bodies that may be held in memory; past it the answer is 503.", float64(cfg.BodyMemory)),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "catchwater_ingress_queued", Help: "Deliveries waiting to be written.",
 		}, func() float64 { return float64(queued()) }),
@@ -80,6 +82,13 @@ func newMetrics(registry prometheus.Registerer, sources []string, queued func() 
 		m.duration.WithLabelValues(source)
 	}
 	return m
+}
+
+// constant is a gauge of a setting.
+func constant(name, help string, value float64) prometheus.Collector {
+	gauge := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	gauge.Set(value)
+	return gauge
 }
 
 func (m *metrics) observe(source string, a answer, at time.Time, took time.Duration) {
