@@ -38,7 +38,7 @@ test-system:
 # What containers are built from and run with, without a container engine. The
 # files are outside the module, so that go test would not see them change.
 test-deploy:
-	cd deploy/test && GOWORK=off go test -count=1 -timeout 10m ./...
+	cd deploy/test && GOWORK=off go test -count=1 -timeout 20m ./...
 
 # Rules, dashboard, runbook and the reference of metrics, by Prometheus itself over
 # what running services expose.

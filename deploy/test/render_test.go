@@ -31,6 +31,8 @@ import (
 
 const release = "catchwater"
 
+var releaseOptions = common.ReleaseOptions{Name: release, Namespace: release, Revision: 1, IsInstall: true}
+
 // object is what every kind has: a type and metadata.
 type object interface {
 	GetName() string
@@ -104,15 +106,20 @@ func loadChart(t *testing.T) *chart.Chart {
 }
 
 // renderText returns the chart's manifests by template, with values (YAML) in
-// the place of its own.
+// the place of its own, and one source when they have none.
 func renderText(t *testing.T, values string) map[string]string {
 	t.Helper()
 	given := make(map[string]any)
 	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
 		t.Fatal(err)
 	}
+	if given["sources"] == nil {
+		given["sources"] = map[string]any{"answers": map[string]any{
+			"preset": "answerline", "secrets": []any{map[string]any{"file": "/etc/catchwater/secrets/answers"}},
+		}}
+	}
 	loaded := loadChart(t)
-	all, err := util.ToRenderValues(loaded, given, common.ReleaseOptions{Name: release, Namespace: release, Revision: 1, IsInstall: true}, nil)
+	all, err := util.ToRenderValues(loaded, given, releaseOptions, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,6 +128,30 @@ func renderText(t *testing.T, values string) map[string]string {
 		t.Fatal(err)
 	}
 	return rendered
+}
+
+// TestValuesThatAreRefused asks that what the chart does not know, or what cannot
+// work, is an error that names it.
+func TestValuesThatAreRefused(t *testing.T) {
+	for values, want := range map[string]string{
+		"{}":                                         "sources",
+		"{ingres: {maxReplicas: 3}}":                 "ingres",
+		"{processor: {maxReplica: 3}}":               "maxReplica",
+		"{nats: {replicas: 2}}":                      "replicas",
+		"{database: {sslmode: prefer}}":              "sslmode",
+		"{ingress: {env: {catchwater_flushers: 4}}}": "catchwater_flushers",
+		"{sources: {answers: {secrets: [{env: ANSWERLINE_KEY}]}}}": "preset",
+		"{tracing: {sampleRatio: 10}}":                             "sampleRatio",
+		"{database: {caSecret: Not_A_Name}}":                       "caSecret",
+	} {
+		given := make(map[string]any)
+		if err := yaml.Unmarshal([]byte(values), &given); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := util.ToRenderValues(loadChart(t), given, releaseOptions, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want an error about %s", values, err, want)
+		}
+	}
 }
 
 // manifests are what the chart makes.
