@@ -11,7 +11,7 @@ OUTSIDE := deploy/test deploy/monitoring docs/examples
 SERVICES := ingress processor reconciler simulator catchwater
 export CGO_ENABLED ?= 0
 
-.PHONY: help build up test test-unit test-system test-deploy test-monitoring test-apiserver lint bench generate tidy clean
+.PHONY: help build up test test-unit test-system test-tracing test-deploy test-monitoring test-apiserver lint bench generate tidy clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -33,7 +33,11 @@ test-unit:
 	CGO_ENABLED=1 go test -race -timeout 10m ./pkg/... $(foreach s,$(SERVICES),./services/$(s)/...)
 
 test-system:
-	go test -timeout 15m -parallel 4 ./test/...
+	go test -timeout 15m -parallel 4 ./test ./test/harness ./test/bench
+
+# Not part of test: Jaeger, which is built for it, takes minutes.
+test-tracing: bin/jaeger ## test the traces with a real Jaeger
+	JAEGER=$(CURDIR)/bin/jaeger go test -timeout 10m -parallel 2 ./test/tracing
 
 # What containers are built from and run with, without a container engine. The
 # files are outside the module, so that go test would not see them change.
@@ -75,6 +79,9 @@ bin/buf: tools/buf/go.mod
 
 bin/protoc-gen-go: proto/go.mod
 	cd proto && GOWORK=off go build -o $(CURDIR)/bin/ google.golang.org/protobuf/cmd/protoc-gen-go
+
+bin/jaeger: tools/jaeger/go.mod
+	cd tools/jaeger && GOWORK=off go build -o $(CURDIR)/bin/ github.com/jaegertracing/jaeger/cmd/jaeger
 
 tidy: ## tidy every module
 	@for m in $(MODULES) $(OUTSIDE) tools/golangci tools/buf tools/kubernetes; do (cd $$m && GOWORK=off go mod tidy); done

@@ -2,9 +2,6 @@ package test
 
 import (
 	"fmt"
-	"io"
-	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,44 +11,10 @@ import (
 	"github.com/catchwater/catchwater/test/harness"
 )
 
-// metric returns the value of a sample on a service's /metrics, 0 without it.
-func metric(t *testing.T, service *harness.Service, sample string) float64 {
-	t.Helper()
-	response, err := http.Get("http://" + service.HealthAddr + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, sample+" "); ok {
-			var value float64
-			if _, err := fmt.Sscan(rest, &value); err != nil {
-				t.Fatal(err)
-			}
-			return value
-		}
-	}
-	return 0
-}
-
-func awaitDoorbell(t *testing.T, processor *harness.Service, want float64) {
-	t.Helper()
-	harness.Await(t, 20*time.Second, fmt.Sprintf("the doorbell to be %v", want), func() error {
-		if got := metric(t, processor, "catchwater_processor_doorbell_up"); got != want {
-			return fmt.Errorf("it is %v", got)
-		}
-		return nil
-	})
-}
-
 // viaDoorbell is how many batches the doorbell led to.
 func viaDoorbell(t *testing.T, processor *harness.Service) float64 {
 	t.Helper()
-	return metric(t, processor, `catchwater_processor_batch_rows_count{via="doorbell"}`)
+	return processor.Metric(`catchwater_processor_batch_rows_count{via="doorbell"}`)
 }
 
 // TestBrokerAway stops the broker, wipes its storage, and deletes its stream and
@@ -61,7 +24,7 @@ func TestBrokerAway(t *testing.T) {
 	s := harness.New(t)
 	ingress, processor := s.StartService("ingress"), s.StartService("processor")
 	simulator, _ := s.Simulator(ingress.Addr)
-	awaitDoorbell(t, processor, 1)
+	processor.AwaitDoorbell(1)
 	total := 0
 	deliver := func(what string, within time.Duration) {
 		t.Helper()
@@ -74,7 +37,7 @@ func TestBrokerAway(t *testing.T) {
 	}
 	rings := func(what string) {
 		t.Helper()
-		awaitDoorbell(t, processor, 1)
+		processor.AwaitDoorbell(1)
 		before := viaDoorbell(t, processor)
 		harness.Await(t, 20*time.Second, "the doorbell to ring again: "+what, func() error {
 			deliver(what, 10*time.Second)
@@ -87,9 +50,9 @@ func TestBrokerAway(t *testing.T) {
 	rings("at first")
 
 	s.NATS.Kill()
-	awaitDoorbell(t, processor, 0)
+	processor.AwaitDoorbell(0)
 	deliver("broker killed", 10*time.Second)
-	if failures := metric(t, ingress, "catchwater_ingress_announce_failures_total"); failures < 100 {
+	if failures := ingress.Metric("catchwater_ingress_announce_failures_total"); failures < 100 {
 		t.Errorf("%v announce failures were counted, want at least 100", failures)
 	}
 	s.NATS.Start()
@@ -124,7 +87,7 @@ func TestBrokerFrozen(t *testing.T) {
 	s := harness.New(t)
 	ingress, processor := s.StartService("ingress"), s.StartService("processor")
 	simulator, _ := s.Simulator(ingress.Addr)
-	awaitDoorbell(t, processor, 1)
+	processor.AwaitDoorbell(1)
 	s.NATS.Pause()
 	simulator.Burst(200, 0)
 	report := simulator.Report(20 * time.Second)
@@ -133,7 +96,7 @@ func TestBrokerFrozen(t *testing.T) {
 	}
 	s.AwaitInt(20*time.Second, 200, answersCount)
 	s.NATS.Continue()
-	awaitDoorbell(t, processor, 1)
+	processor.AwaitDoorbell(1)
 	simulator.Burst(10, 0)
 	s.AwaitInt(20*time.Second, 210, answersCount)
 }

@@ -19,13 +19,13 @@ func TestStreamsOnACluster(t *testing.T) {
 	servers := s.ClusterNATS()
 	ingress := s.StartService("ingress")
 	processor := s.StartService("processor", "CATCHWATER_NATS_REPLICAS=3")
-	awaitDoorbell(t, processor, 1)
+	processor.AwaitDoorbell(1)
 	reconciler := s.StartService("reconciler", "CATCHWATER_NATS_REPLICAS=3")
 	awaitReplicas(t, s, "CATCHWATER", 3)
 	awaitReplicas(t, s, "CATCHWATER_POLL", 3)
 
 	fewer := s.StartService("processor") // one copy, by default
-	awaitDoorbell(t, fewer, 1)
+	fewer.AwaitDoorbell(1)
 	awaitReplicas(t, s, "CATCHWATER", 3)
 	fewer.Stop()
 

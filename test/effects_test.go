@@ -143,7 +143,7 @@ func TestATargetThatIsDownAndComesBack(t *testing.T) {
 	}
 	s.AwaitInt(time.Minute, 30, performedCount) // those of the other
 	harness.Await(t, 30*time.Second, "failures to be counted", func() error {
-		if n := metric(t, processor, `catchwater_effects_total{effect="crm",outcome="failed",source="mail"}`); n < 30 {
+		if n := processor.Metric(`catchwater_effects_total{effect="crm",outcome="failed",source="mail"}`); n < 30 {
 			return fmt.Errorf("there are %v", n)
 		}
 		return nil
@@ -168,7 +168,7 @@ func TestAnEffectThatIsGivenUpAndRetried(t *testing.T) {
 	processor := s.StartService("processor", "CATCHWATER_SCAN_INTERVAL=50ms")
 	happened(t, ingress, harness.Happening{Message: "m1", Event: "sent", At: 1767323050})
 	s.AwaitInt(time.Minute, 1, "select count(*) from effects where state = 'given_up' and attempts = 3 and last_error = 'the answer is 500 Internal Server Error'")
-	if n := metric(t, processor, `catchwater_effects_total{effect="crm",outcome="given_up",source="mail"}`); n != 1 {
+	if n := processor.Metric(`catchwater_effects_total{effect="crm",outcome="given_up",source="mail"}`); n != 1 {
 		t.Errorf("%v are counted as given up", n)
 	}
 	receiver.Answer(http.StatusAccepted)

@@ -146,7 +146,7 @@ func TestHardInput16_TheStoreFailsOnce(t *testing.T) {
 		return nil
 	})
 	s.AwaitInt(10*time.Second, 1, answersCount)
-	if got := metric(t, ingress, `catchwater_ingress_deliveries_total{outcome="stored",source="answers"}`); got != 1 {
+	if got := ingress.Metric(`catchwater_ingress_deliveries_total{outcome="stored",source="answers"}`); got != 1 {
 		t.Errorf("%v were stored, want 1: something had marked it as seen", got)
 	}
 }

@@ -372,7 +372,7 @@ func hard13(t *testing.T, h hard) {
 		{at(-298 * time.Second), ""}, {at(298 * time.Second), ""},
 	} {
 		sample := fmt.Sprintf(`catchwater_ingress_deliveries_total{outcome="rejected_%s",source="answers"}`, c.reason)
-		before := metric(t, h.ingress, sample)
+		before := h.ingress.Metric(sample)
 		want := 400
 		if c.reason == "" {
 			want = 204
@@ -384,7 +384,7 @@ func hard13(t *testing.T, h hard) {
 		if status != want {
 			t.Errorf("%.50s (%s): answered %d, want %d", c.header, c.reason, status, want)
 		}
-		if c.reason != "" && metric(t, h.ingress, sample) != before+1 {
+		if c.reason != "" && h.ingress.Metric(sample) != before+1 {
 			t.Errorf("%.50s: not counted as %s", c.header, c.reason)
 		}
 	}
@@ -408,7 +408,7 @@ func hard17(t *testing.T, h hard) {
 	expect(t, bare(t, h.ingress.Addr, "keyed", first), 204)
 	expect(t, bare(t, h.ingress.Addr, "keyed", second), 204)
 	h.stored(t, "keyed", first, "processed")
-	if got := metric(t, h.ingress, `catchwater_ingress_deliveries_total{outcome="conflict",source="keyed"}`); got != 1 {
+	if got := h.ingress.Metric(`catchwater_ingress_deliveries_total{outcome="conflict",source="keyed"}`); got != 1 {
 		t.Errorf("%v conflicts were counted, want 1", got)
 	}
 	if log := h.ingress.Log(); !strings.Contains(log, `"outcome":"conflict"`) {

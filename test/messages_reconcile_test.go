@@ -71,14 +71,14 @@ func TestABounceThatNeverArrived(t *testing.T) {
 	if n := s.Int(bounce); n != 1 {
 		t.Error("the bounce is not in the inbox under the key that its delivery has")
 	}
-	if n := metric(t, reconciler, `catchwater_reconciler_recovered_total{source="mail"}`); n != 1 {
+	if n := reconciler.Metric(`catchwater_reconciler_recovered_total{source="mail"}`); n != 1 {
 		t.Errorf("%v events came only by asking, want 1", n)
 	}
 
 	// The delivery, should it come after all, is a duplicate, not a conflict.
 	at := s.Int("select extract(epoch from occurred_at)::bigint from inbox where event_type = 'message.bounced'")
 	happened(t, ingress, harness.Happening{Message: "m1", Event: "bounced", At: int64(at)})
-	if n := metric(t, ingress, `catchwater_ingress_deliveries_total{outcome="duplicate",source="mail"}`); n != 1 {
+	if n := ingress.Metric(`catchwater_ingress_deliveries_total{outcome="duplicate",source="mail"}`); n != 1 {
 		t.Errorf("%v duplicates are counted, want 1", n)
 	}
 	if n := s.Int("select count(*) from inbox where subject = 'm1'"); n != 2 {

@@ -98,7 +98,7 @@ func TestEventsWaitForTheirMessage(t *testing.T) {
 	// As if they had waited for long: nobody would look at them for minutes.
 	s.Exec("update inbox set next_attempt_at = now() + interval '10 minutes' where state = 'waiting'")
 	harness.Await(t, 60*time.Second, "the orphans to be counted", func() error {
-		if n := metric(t, processor, `catchwater_inbox_orphans{source="mail"}`); n != 3 {
+		if n := processor.Metric(`catchwater_inbox_orphans{source="mail"}`); n != 3 {
 			return fmt.Errorf("there are %v", n)
 		}
 		return nil

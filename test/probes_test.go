@@ -67,11 +67,11 @@ func TestProbesMakeNoSeries(t *testing.T) {
 	if added := slices.DeleteFunc(slices.Clone(after), func(s string) bool { return slices.Contains(before, s) }); len(added) > 0 {
 		t.Errorf("probes made %d series, the first of them %s", len(added), added[0])
 	}
-	if n := metric(t, ingress, "catchwater_ingress_unknown_source_total"); n == 0 {
+	if n := ingress.Metric("catchwater_ingress_unknown_source_total"); n == 0 {
 		t.Error("the probes were not counted")
 	}
 	for _, outcome := range []string{"missing", "malformed", "mismatch"} {
-		if n := metric(t, ingress, fmt.Sprintf(`catchwater_ingress_deliveries_total{outcome="rejected_%s",source="answers"}`, outcome)); n == 0 {
+		if n := ingress.Metric(fmt.Sprintf(`catchwater_ingress_deliveries_total{outcome="rejected_%s",source="answers"}`, outcome)); n == 0 {
 			t.Errorf("no probe was counted as %s", outcome)
 		}
 	}

@@ -107,7 +107,7 @@ func TestReconcilePastTheHorizon(t *testing.T) {
 	reconciler := s.StartService("reconciler", "CATCHWATER_SCAN_INTERVAL=100ms")
 	s.AwaitInt(10*time.Second, 2, "select count(*) from submitted_tasks where needs_investigation_at is not null")
 	s.AwaitInt(10*time.Second, 1, "select count(*) from submitted_tasks where task_id = 'stuck' and polls = 1 and next_poll_at > now() + interval '5 hours'")
-	if got := metric(t, reconciler, `catchwater_tasks_past_horizon{source="answers"}`); got != 2 {
+	if got := reconciler.Metric(`catchwater_tasks_past_horizon{source="answers"}`); got != 2 {
 		t.Errorf("the metric says %v, want 2", got)
 	}
 	if !strings.Contains(reconciler.Log(), "needs investigation") {
@@ -141,7 +141,7 @@ func TestPollsAreSharedUnderOneRate(t *testing.T) {
 		t.Errorf("60 polls took %d ms: faster than the rate", span)
 	}
 	for n, r := range reconcilers {
-		if got := metric(t, r, `catchwater_reconciler_polls_total{result="final",source="answers"}`); got == 0 {
+		if got := r.Metric(`catchwater_reconciler_polls_total{result="final",source="answers"}`); got == 0 {
 			t.Errorf("reconciler %d made no poll", n)
 		}
 	}

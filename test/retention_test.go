@@ -82,7 +82,7 @@ func TestExpiredBodiesAreDroppedUnderLoad(t *testing.T) {
 	if n := s.Int("select count(*) from inbox"); n != rows {
 		t.Errorf("duplicates of a day that was dropped made %d rows", n-rows)
 	}
-	if n := metric(t, ingress, `catchwater_ingress_deliveries_total{outcome="duplicate",source="answers"}`); n != float64(len(old)+1) {
+	if n := ingress.Metric(`catchwater_ingress_deliveries_total{outcome="duplicate",source="answers"}`); n != float64(len(old)+1) {
 		t.Errorf("%v duplicates were counted, want %d", n, len(old)+1)
 	}
 	processor.Start()

@@ -96,7 +96,7 @@ func TestAProcessorThatStopsGivesBack(t *testing.T) {
 	ingress := s.StartService("ingress")
 	// Scans would take the rows up: this is about messages.
 	processor := s.StartService("processor", "CATCHWATER_WORKERS=1", "CATCHWATER_BATCH_ROWS=16", "CATCHWATER_SCAN_INTERVAL=1h")
-	awaitDoorbell(t, processor, 1)
+	processor.AwaitDoorbell(1)
 	conn, err := nats.Connect(s.NATSURL)
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,8 @@ package harness
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -207,3 +209,45 @@ func (s *System) LaunchProgram(name, program string, env ...string) *Service {
 
 // ConfigPath is the sources file that services started from now on read.
 func (s *System) ConfigPath() string { return s.configPath }
+
+// StartProgram starts a program that is none of the system's.
+func (s *System) StartProgram(name, program string, args ...string) *Process {
+	s.T.Helper()
+	return newProcess(s.T, name, s.Dir, program, args, nil)
+}
+
+// Metric returns the value of a sample on a service's /metrics, 0 without it.
+func (s *Service) Metric(sample string) float64 {
+	s.t.Helper()
+	response, err := http.Get("http://" + s.HealthAddr + "/metrics")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, sample+" "); ok {
+			var value float64
+			if _, err := fmt.Sscan(rest, &value); err != nil {
+				s.t.Fatal(err)
+			}
+			return value
+		}
+	}
+	return 0
+}
+
+// AwaitDoorbell returns when the broker tells a processor of new rows (1), or no
+// longer does (0).
+func (s *Service) AwaitDoorbell(want float64) {
+	s.t.Helper()
+	Await(s.t, 30*time.Second, fmt.Sprintf("the doorbell to be %v", want), func() error {
+		if got := s.Metric("catchwater_processor_doorbell_up"); got != want {
+			return fmt.Errorf("it is %v", got)
+		}
+		return nil
+	})
+}
