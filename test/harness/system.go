@@ -244,7 +244,7 @@ func (s *Service) Metric(sample string) float64 {
 // longer does (0).
 func (s *Service) AwaitDoorbell(want float64) {
 	s.t.Helper()
-	Await(s.t, 30*time.Second, fmt.Sprintf("the doorbell to be %v", want), func() error {
+	Await(s.t, time.Minute, fmt.Sprintf("the doorbell to be %v", want), func() error {
 		if got := s.Metric("catchwater_processor_doorbell_up"); got != want {
 			return fmt.Errorf("it is %v", got)
 		}
