@@ -33,6 +33,25 @@ func loadCompose(t *testing.T, files ...string) *types.Project {
 	return project
 }
 
+// TestUpAloneRunsTheDemonstration reads what `docker compose up` reads, typed in
+// the repository with nothing in the environment.
+func TestUpAloneRunsTheDemonstration(t *testing.T) {
+	options, err := cli.NewProjectOptions(nil, cli.WithWorkingDirectory(root), cli.WithEnvFiles(), cli.WithDotEnv,
+		cli.WithDefaultConfigPath, cli.WithDefaultProfiles())
+	if err != nil {
+		t.Fatal(err)
+	}
+	project, err := options.LoadProject(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for service, want := range map[string]bool{"ingress": true, "processor": true, "reconciler": true, "simulator": true, "catchwater": false} {
+		if _, runs := project.Services[service]; runs != want {
+			t.Errorf("%s runs: %v, want %v", service, runs, want)
+		}
+	}
+}
+
 // sourcesOf returns the sources of a project, and the environment variables that
 // their secrets and their providers' keys stand in.
 func sourcesOf(t *testing.T, project *types.Project) (sources *source.Config, secrets, tokens []string) {
