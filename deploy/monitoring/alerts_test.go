@@ -2,6 +2,7 @@ package monitoring
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -133,9 +134,14 @@ var scenarios = []scenario{
 		quiet: `catchwater_inbox_orphans{source="a"} 0x40`,
 	},
 	{
-		alert: "CatchwaterDoorbellDown", labels: `instance="p"`, calm: 30, steps: 60,
-		fires: `catchwater_processor_doorbell_up{instance="p"} 1x29 0x30`,
+		alert: "CatchwaterDoorbellDown", labels: `job="processor",instance="p"`, calm: 30, steps: 60,
+		fires: `catchwater_processor_doorbell_up{job="processor",instance="p"} 1x29 0x30`,
 		quiet: `catchwater_processor_doorbell_up{instance="p"} 1x29 0 0 1x30`, // the broker was restarted
+	},
+	{
+		alert: "CatchwaterDoorbellDown", labels: `job="ingress",instance="i"`, calm: 30, steps: 60,
+		fires: `catchwater_ingress_broker_up{job="ingress",instance="i"} 1x29 0x30`,
+		quiet: `catchwater_ingress_broker_up{instance="i"} 1x60`,
 	},
 	{
 		alert: "CatchwaterEffectsGivenUp", labels: `source="a",effect="crm"`, calm: 30, steps: 40,
@@ -261,7 +267,14 @@ func ready(one, other string) string {
 
 // TestAlerts plays every scenario.
 func TestAlerts(t *testing.T) {
-	tested := make(map[string]bool)
+	tested, named := make(map[string]bool), make(map[string][]string)
+	for _, rule := range alerts(t) {
+		for _, text := range rule.Annotations {
+			for _, label := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(text, -1) {
+				named[rule.Alert] = append(named[rule.Alert], label[1])
+			}
+		}
+	}
 	for _, s := range scenarios {
 		tested[s.alert] = true
 		t.Run(s.alert, func(t *testing.T) {
@@ -279,6 +292,11 @@ func TestAlerts(t *testing.T) {
 					}
 					if !hasLabels(got, s.labels) {
 						t.Fatalf("it fires with %s, want %s", got, s.labels)
+					}
+					for _, label := range named[s.alert] {
+						if !got.Has(label) {
+							t.Fatalf("it speaks of the label %s, and has %s", label, got)
+						}
 					}
 				}
 			}

@@ -67,8 +67,11 @@ func Run(ctx context.Context, cfg Config) error {
 	registry, health := service.NewRegistry(), service.NewHealth()
 	memory := &budget{limit: cfg.BodyMemory}
 	var batcher *batcher
-	metrics := newMetrics(registry, cfg, slices.Collect(maps.Keys(endpoints)), func() int { return len(batcher.queue) }, memory.used.Load)
-	broker, err := bus.Connect(bus.Options{
+	var broker *bus.Bus
+	metrics := newMetrics(registry, cfg, slices.Collect(maps.Keys(endpoints)), present{
+		queued: func() int { return len(batcher.queue) }, bodyBytes: memory.used.Load, connected: func() bool { return broker.Connected() },
+	})
+	broker, err = bus.Connect(bus.Options{
 		URL: cfg.Broker.URL, Credentials: cfg.Credentials, Name: "catchwater ingress", Log: log, Tracer: tracer,
 		OnPublishError: func(error) { metrics.announceFailures.Inc() },
 	})

@@ -34,9 +34,16 @@ func outcomes() []string {
 	return all
 }
 
+// present is what is asked for at each scrape.
+type present struct {
+	queued    func() int
+	bodyBytes func() int64
+	connected func() bool
+}
+
 // newMetrics registers the metrics. Every source's counters begin at 0, so that
 // the first event of its kind is seen as an increase.
-func newMetrics(registry prometheus.Registerer, cfg Config, sources []string, queued func() int, bodyBytes func() int64) *metrics {
+func newMetrics(registry prometheus.Registerer, cfg Config, sources []string, now present) *metrics {
 	m := &metrics{
 		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "catchwater_ingress_deliveries_total",
@@ -70,11 +77,19 @@ func newMetrics(registry prometheus.Registerer, cfg Config, sources []string, qu
 		constant("catchwater_ingress_queue_limit", "Deliveries that may wait to be written; past it the answer is 503.", float64(cfg.QueueRows)),
 		constant("catchwater_ingress_body_limit_bytes", "Bytes of bodies that may be held in memory; past it the answer is 503.", float64(cfg.BodyMemory)),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "catchwater_ingress_broker_up", Help: "1 while the broker can be reached, so that new rows are announced, else 0.",
+		}, func() float64 {
+			if now.connected() {
+				return 1
+			}
+			return 0
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "catchwater_ingress_queued", Help: "Deliveries waiting to be written.",
-		}, func() float64 { return float64(queued()) }),
+		}, func() float64 { return float64(now.queued()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "catchwater_ingress_body_bytes", Help: "Bytes of bodies held in memory.",
-		}, func() float64 { return float64(bodyBytes()) }))
+		}, func() float64 { return float64(now.bodyBytes()) }))
 	for _, source := range sources {
 		for _, outcome := range outcomes() {
 			m.deliveries.WithLabelValues(source, outcome)

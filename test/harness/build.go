@@ -46,6 +46,8 @@ func build() (string, error) {
 	}
 	cmd := exec.Command("go", append([]string{"build", "-o", dir + "/"}, programs...)...)
 	cmd.Dir = module
+	// Whatever module the test is of, the services are built as they are shipped.
+	cmd.Env = append(os.Environ(), "GOWORK="+filepath.Join(module, "..", "go.work"))
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the programs under test: %w\n%s", err, output)
 	}
