@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -57,6 +59,29 @@ func holdReference(t *testing.T, scrapes map[string]scrape) {
 	}
 	if string(written) != doc.String() {
 		t.Errorf("docs/operations/metrics.md is not what the services expose: run this test with -update. It should be\n%s", doc.String())
+	}
+}
+
+// holdDocs wants every metric that a page speaks of to be exposed.
+func holdDocs(t *testing.T, scrapes map[string]scrape) {
+	t.Helper()
+	named := regexp.MustCompile("catchwater_(ingress|processor|reconciler|inbox|tasks|effects?|messages)_[a-z_0-9]+")
+	err := filepath.WalkDir(root+"/docs", func(path string, _ os.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, name := range named.FindAllString(string(text), -1) {
+			of := regexp.MustCompile("_(bucket|sum|count)$").ReplaceAllString(name, "")
+			exposed := func(s scrape) bool { return s.kinds[name] != "" || s.kinds[of] == model.MetricTypeHistogram }
+			if !slices.ContainsFunc(slices.Collect(maps.Values(scrapes)), exposed) && !strings.Contains(string(text), "source:"+name) {
+				t.Errorf("%s speaks of %s, which no service exposes", path, name)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
