@@ -6,28 +6,34 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/compose-spec/compose-go/v2/types"
 )
 
-// TestComposeSetup runs what the one-shot setup runs, twice, in a folder instead
-// of the volume: the sources are where the services look for them, each role has
+// runSetup runs what the one-shot setup does, in a folder instead of the volume.
+func runSetup(t *testing.T, project *types.Project, volume, sources string) {
+	t.Helper()
+	setup := project.Services["setup"]
+	file := filepath.Join(t.TempDir(), "sources.yaml")
+	if err := os.WriteFile(file, []byte(sources), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	script := strings.NewReplacer("/etc/catchwater", volume, setup.Configs[0].Target, file).Replace(setup.Command[0])
+	args := append(setup.Entrypoint[1:], "chown() { :; }\n"+script) // to the containers' user, which takes root
+	if out, err := exec.CommandContext(t.Context(), setup.Entrypoint[0], args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// TestComposeSetup runs the setup twice: the sources are where the services look for them, each role has
 // a password that it can be given, and the second time changes none.
 func TestComposeSetup(t *testing.T) {
 	t.Parallel()
 	project := loadCompose(t, "docker-compose.yml")
-	setup := project.Services["setup"]
-	dir := t.TempDir()
-	sources := filepath.Join(dir, "sources.yaml")
-	if err := os.WriteFile(sources, []byte(project.Configs["sources"].Content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	volume := filepath.Join(dir, "etc")
-	script := strings.NewReplacer("/etc/catchwater", volume, setup.Configs[0].Target, sources).Replace(setup.Command[0])
+	volume := filepath.Join(t.TempDir(), "etc")
 	passwords := func() map[string]string {
 		t.Helper()
-		args := append(setup.Entrypoint[1:], "chown() { :; }\n"+script) // to the containers' user, which takes root
-		if out, err := exec.CommandContext(t.Context(), setup.Entrypoint[0], args...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+		runSetup(t, project, volume, project.Configs["sources"].Content)
 		found := make(map[string]string)
 		for _, role := range []string{"owner", "catchwater_ingress", "catchwater_processor", "catchwater_reconciler"} {
 			file := filepath.Join(volume, "passwords", role)
