@@ -66,7 +66,8 @@ func Start(ctx context.Context, settings service.Tracing, name string, log *slog
 	limits.AttributeValueLengthLimit = mostValue
 	limits.LinkCountLimit = -1 // a batch links to all of its deliveries
 	provider := sdktrace.NewTracerProvider(
-		sdktrace.WithBatcher(&quietExporter{SpanExporter: exporter, log: log, endpoint: endpoint.Redacted()}),
+		sdktrace.WithSpanProcessor(&gatherer{SpanProcessor: sdktrace.NewBatchSpanProcessor(
+			&quietExporter{SpanExporter: exporter, log: log, endpoint: endpoint.Redacted()})}),
 		sdktrace.WithResource(described),
 		sdktrace.WithRawSpanLimits(limits),
 		sdktrace.WithSampler(sampler(settings.SampleRatio)),
