@@ -188,8 +188,12 @@ func TestWhichEventsHaveWhichEffects(t *testing.T) {
 	s, ingress := mailSystem(t, "effects:", "  - {name: bounces, on: change, statuses: [bounced], "+call+"}", "  - {name: opens, types: [message.opened], "+call+"}")
 	s.StartService("processor")
 	register(s, "m1")
+	// One after the other: what an event changes depends on what came before.
+	for n, event := range []string{"sent", "bounced"} {
+		happened(t, ingress, harness.Happening{Message: "m1", Event: event, At: 1767323045 + int64(5*n)})
+		s.AwaitInt(time.Minute, n+1, processedCount)
+	}
 	for _, h := range []harness.Happening{
-		{Message: "m1", Event: "sent", At: 1767323045}, {Message: "m1", Event: "bounced", At: 1767323050},
 		{Message: "m1", Event: "bounced", At: 1767323060},                                                  // bounced it is already
 		{Message: "m1", Event: "opened", At: 1767323055}, {Message: "m1", Event: "opened", At: 1767323055}, // the same once more
 		{Message: "m2", Event: "opened", At: 1767323070}, // waits
