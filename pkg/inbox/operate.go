@@ -82,7 +82,8 @@ func Body(ctx context.Context, db DB, id int64) ([]byte, error) {
 }
 
 // Retry makes quarantined rows due again, with all their attempts before them,
-// and returns the ids of those that were in quarantine.
+// and returns the ids of those that were in quarantine. Rows that were refused at
+// their receipt stay there: see Refusals.
 func Retry(ctx context.Context, db DB, ids []int64) ([]int64, error) {
 	rows, err := db.Query(ctx, retrySQL, ids)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/catchwater/catchwater/pkg/inbox"
 	"github.com/catchwater/catchwater/pkg/pgtest"
 )
 
@@ -22,8 +23,8 @@ func TestMain(m *testing.M) {
 // quarantinedRow puts a row into quarantine that has a body.
 const quarantinedRow = `
 with row as (
-  insert into inbox (source, event_key, body_hash, state, last_error)
-  values ('answers', 'task_1', '', 'quarantined', 'no such field')
+  insert into inbox (source, event_key, body_hash, state, attempts, last_error)
+  values ('answers', 'task_1', '', 'quarantined', 1, 'no such field')
   returning id, received_at
 )
 insert into inbox_payload (inbox_id, received_at, body) select id, received_at, '\x6100626f6479' from row`
@@ -184,6 +185,41 @@ func TestMessagesOfAnotherProjectionAreRefused(t *testing.T) {
 	err = messagesAddCommand{Source: "nobody", IDs: []string{"m"}}.Run(t.Context(), s, output{})
 	if err == nil || !strings.Contains(err.Error(), `there is no source "nobody"`) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestRowsRefusedAtTheirReceiptAreReadAgain mends a source's settings, in which
+// the reference to the key was wrong.
+func TestRowsRefusedAtTheirReceiptAreReadAgain(t *testing.T) {
+	t.Parallel()
+	url := pgtest.New(t)
+	pool := pgtest.Pool(t, url)
+	refuse := func(body string) string {
+		t.Helper()
+		results, err := inbox.NewStore(pool, 0).Insert(t.Context(), []inbox.Delivery{{
+			Source: "mail", EventKey: "sha256:" + body, Origin: inbox.FromDelivery, Body: []byte(body), Quarantine: "as it was told",
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(results[0].ID)
+	}
+	good := refuse(`{"event":"message.sent","timestamp":1767323045,"message_id":"m1"}`)
+	again := refuse(`{"event":"message.sent","timestamp":1767323045,"message_id":"m1" }`)
+	bad := refuse(`{"event":"message.sent","timestamp":1767323045,"message_id":["m1"]}`)
+	out := onDatabase(t, url, "inbox", "retry", good, again, bad)
+	for _, want := range []string{"row " + good + " was read again: 1 events, 1 of them new", "row " + again + " was read again: 1 events, 0 of them new",
+		"row " + bad + " still cannot be identified: the delivery's message_id is not a single value"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in:\n%s", want, out)
+		}
+	}
+	var rows string
+	if err := pool.QueryRow(t.Context(), `select string_agg(concat_ws(' ', state, origin, event_type, subject, last_error), ', ' order by id) from inbox`).Scan(&rows); err != nil {
+		t.Fatal(err)
+	}
+	if rows != "processed delivery, processed delivery, quarantined delivery as it was told, pending import message.sent m1" {
+		t.Errorf("the inbox has %s", rows)
 	}
 }
 

@@ -3,7 +3,6 @@ package catchwater
 import (
 	"context"
 	"fmt"
-	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 type inboxCommand struct {
 	List  inboxListCommand  `cmd:"" help:"List rows, the newest first."`
 	Show  inboxShowCommand  `cmd:"" help:"Show one row, or its body's raw bytes."`
-	Retry inboxRetryCommand `cmd:"" help:"Release rows from quarantine, to be processed again."`
+	Retry inboxRetryCommand `cmd:"" help:"Release rows from quarantine, to be processed again; those that were refused at their receipt are read again by the source's settings."`
 }
 
 type inboxListCommand struct {
@@ -80,24 +79,4 @@ func (c inboxShowCommand) Run(ctx context.Context, s *settings, out output) erro
 
 type inboxRetryCommand struct {
 	IDs []int64 `arg:"" name:"id" help:"The rows' ids."`
-}
-
-func (c inboxRetryCommand) Run(ctx context.Context, s *settings, out output) error {
-	conn, err := s.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx)
-	retried, err := inbox.Retry(ctx, conn, c.IDs)
-	if err != nil {
-		return err
-	}
-	for _, id := range c.IDs {
-		if slices.Contains(retried, id) {
-			fmt.Fprintf(out, "row %d will be processed again\n", id)
-		} else {
-			fmt.Fprintf(out, "row %d is not in quarantine; nothing was done\n", id)
-		}
-	}
-	return nil
 }
