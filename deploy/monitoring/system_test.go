@@ -84,7 +84,7 @@ func run(t *testing.T, before func(running)) running {
 		}
 	}
 	s.Exec("insert into submitted_tasks (source, task_id) values ('answers', 'unknown')")
-	s.Exec("insert into messages (source, message_id) values ('mail', 'm1'), ('mail', 'lost')")
+	s.Exec("insert into messages (source, message_id) values ('mail', 'm1'), ('mail', 'lost'), ('mail', 'silent')")
 	for _, message := range []string{"m1", "nobody-knows"} { // one has an effect, one waits
 		happening := harness.Happening{Message: message, Event: "bounced", At: 1767323045}
 		if got, err := harness.PostKoltrix(ingress.Addr, "/hooks/mail", happening.Body(), harness.Secret); err != nil || got != http.StatusNoContent {
