@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/catchwater/catchwater/pkg/tracing"
@@ -25,14 +26,15 @@ func PollSubject(source string) string { return pollSubjects + source }
 
 // Announce says that an inbox row is there to be claimed. It does not wait; an
 // error means that nobody has been told, and that the processors will find the
-// row by themselves when it comes due. The trace of ctx goes with the message.
+// row by themselves when it comes due. The trace of ctx goes with the message,
+// if it is recorded.
 func (b *Bus) Announce(ctx context.Context, a *busv1.Announcement) error {
 	return b.message(ctx, InboxSubject(a.GetSource()), a, about{source: a.GetSource(), key: a.GetEventKey(), id: a.GetInboxId()})
 }
 
 // AskForPoll hands a poll to whichever reconciler takes it. It does not wait;
 // an error means that nobody has been asked. The trace of ctx goes with the
-// message.
+// message, if it is recorded.
 func (b *Bus) AskForPoll(ctx context.Context, p *busv1.PollRequest) error {
 	return b.message(ctx, PollSubject(p.GetSource()), p, about{source: p.GetSource(), key: p.GetTaskId(), id: p.GetSubmittedTaskId()})
 }
@@ -54,8 +56,10 @@ func (b *Bus) message(ctx context.Context, subject string, m proto.Message, of a
 		span.SetAttributes(tracing.SourceKey.String(of.source), tracing.EventKeyKey.String(of.key))
 	}
 	msg := &nats.Msg{Subject: subject, Data: data}
-	if traceparent := tracing.Traceparent(ctx); traceparent != "" {
-		msg.Header = nats.Header{tracing.Header: {traceparent}}
+	// A trace that is not recorded is not worth a header, which would cost more than
+	// the rest of the message; the row has its context all the same.
+	if trace.SpanContextFromContext(ctx).IsSampled() {
+		msg.Header = nats.Header{tracing.Header: {tracing.Traceparent(ctx)}}
 	}
 	if err := b.post(posted{msg, span}); err != nil {
 		endPublish(span, err)

@@ -99,11 +99,11 @@ func (h *handler) serve(c echo.Context) error {
 		c.Response().Header().Set("Allow", http.MethodPost)
 		return c.NoContent(http.StatusMethodNotAllowed)
 	}
-	r, span := h.begin(r, target.source.Name)
-	a := h.receive(r, target)
+	ctx, span := h.begin(r, target.source.Name)
+	a := h.receive(ctx, r, target)
 	ended := h.now()
 	h.metrics.observe(target.source.Name, a, ended, ended.Sub(began))
-	h.logAnswer(r.Context(), target.source.Name, a, ended.Sub(began))
+	h.logAnswer(ctx, target.source.Name, a, ended.Sub(began))
 	finish(span, a)
 	if a.status == http.StatusServiceUnavailable {
 		c.Response().Header().Set("Retry-After", h.retryAfter)
@@ -112,8 +112,7 @@ func (h *handler) serve(c echo.Context) error {
 }
 
 // receive verifies and stores a delivery.
-func (h *handler) receive(r *http.Request, target endpoint) answer {
-	ctx := r.Context()
+func (h *handler) receive(ctx context.Context, r *http.Request, target endpoint) answer {
 	memory := &lease{budget: h.memory}
 	handedOn := false // to the batcher, which may hold the body for longer than we wait
 	defer func() {
@@ -121,11 +120,11 @@ func (h *handler) receive(r *http.Request, target endpoint) answer {
 			memory.release()
 		}
 	}()
-	content, err := h.read(r, target.source, memory)
+	content, err := h.read(ctx, r, target.source, memory)
 	if err != nil {
 		return bodyAnswer(err)
 	}
-	if a := h.verify(r, content.signed, target); a.outcome != "" {
+	if a := h.verify(ctx, r, content.signed, target); a.outcome != "" {
 		return a
 	}
 	events := target.source.Events(r.Header, content.signed, content.plain)
@@ -157,8 +156,8 @@ func (h *handler) receive(r *http.Request, target endpoint) answer {
 }
 
 // read reads the body.
-func (h *handler) read(r *http.Request, src *source.Source, memory *lease) (body, error) {
-	_, span := h.tracer.Child(r.Context(), "read")
+func (h *handler) read(ctx context.Context, r *http.Request, src *source.Source, memory *lease) (body, error) {
+	_, span := h.tracer.Child(ctx, "read")
 	defer span.End()
 	content, err := readBody(r, src, memory)
 	if err != nil {
@@ -169,8 +168,8 @@ func (h *handler) read(r *http.Request, src *source.Source, memory *lease) (body
 
 // verify returns the answer to a delivery that is rejected, and none to one that
 // the source has signed.
-func (h *handler) verify(r *http.Request, signed []byte, target endpoint) answer {
-	_, span := h.tracer.Child(r.Context(), "verify")
+func (h *handler) verify(ctx context.Context, r *http.Request, signed []byte, target endpoint) answer {
+	_, span := h.tracer.Child(ctx, "verify")
 	defer span.End()
 	err := target.source.Verifier.Verify(r.Header, signed, target.keyring.Keys(), h.now())
 	if err == nil {
