@@ -87,7 +87,7 @@ var errWentOn = errors.New("it went on after a statement had failed: have it ret
 
 // handle runs a handler within the transaction.
 func (p *Plan) handle(ctx context.Context, tx pgx.Tx, name string, e Event) error {
-	err := p.handlers.InTransaction[name](ctx, tx, e)
+	err := p.handlers.InTransaction[name](ctx, borrowed{tx}, e)
 	if err == nil && tx.Conn().PgConn().TxStatus() == txFailed {
 		err = errWentOn
 	}
@@ -96,6 +96,17 @@ func (p *Plan) handle(ctx context.Context, tx pgx.Tx, name string, e Event) erro
 	}
 	return nil
 }
+
+// borrowed is the transaction as a handler gets it: others' events are in it too.
+type borrowed struct{ pgx.Tx }
+
+var errBorrowed = errors.New("the transaction ends with the batch, and not in a handler: return an error to undo the event, or use a savepoint (tx.Begin)")
+
+// Commit refuses.
+func (borrowed) Commit(context.Context) error { return errBorrowed }
+
+// Rollback refuses.
+func (borrowed) Rollback(context.Context) error { return errBorrowed }
 
 // txFailed is how the server reports a transaction that a failed statement has
 // made unusable.

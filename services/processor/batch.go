@@ -1,12 +1,14 @@
 package processor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -63,8 +65,8 @@ func (b *batcher) run(ctx context.Context, via string, claim claim, after func(c
 	ctx = context.WithoutCancel(ctx) // a batch under way is finished when the service stops; the time-out bounds it
 	began := time.Now()
 	result, err := b.attempt(ctx, via, claim, after)
-	if errors.Is(err, context.DeadlineExceeded) && len(result.rows) == 1 {
-		result, err = b.tooSlow(ctx, result.rows[0], err)
+	if err != nil && len(result.rows) == 1 && (errors.Is(err, context.DeadlineExceeded) || ofOneRow(err)) {
+		result, err = b.failAlone(ctx, result.rows[0], err)
 	}
 	if err != nil {
 		return outcome{}, err
@@ -111,21 +113,49 @@ func (b *batcher) attempt(ctx context.Context, via string, claim claim, after fu
 	return result, nil
 }
 
-// tooSlow counts an attempt on a row that, alone in its batch, took longer than a
-// batch may: rolled back and no more it would be tried for ever.
-func (b *batcher) tooSlow(ctx context.Context, row inbox.Row, cause error) (outcome, error) {
+// failAlone counts an attempt on a row that, alone in its batch, brought the whole
+// transaction down: rolled back and no more it would be tried for ever.
+func (b *batcher) failAlone(ctx context.Context, row inbox.Row, cause error) (outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
-	result := outcome{rows: []inbox.Row{row}, failures: []inbox.Failure{b.failure(row, fmt.Errorf("not processed within %s: %w", b.timeout, cause))}}
-	err := pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {
-		rows, err := inbox.ClaimIDs(ctx, tx, []int64{row.ID})
-		if err != nil || len(rows) == 0 { // somebody else has it now
-			return errors.Join(err, cause)
+	if !ofOneRow(cause) {
+		cause = fmt.Errorf("not processed within %s: %w", b.timeout, cause)
+	}
+	failures := []inbox.Failure{b.failure(row, cause)}
+	for {
+		var rows []inbox.Row
+		held := false
+		err := pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) (err error) {
+			if rows, err = inbox.ClaimIDs(ctx, tx, []int64{row.ID}); err != nil {
+				return err
+			}
+			if len(rows) == 1 {
+				return inbox.Fail(ctx, tx, failures)
+			}
+			claimable, err := inbox.Claimable(ctx, tx, []int64{row.ID})
+			held = claimable[row.ID] // by the session that was given up, as likely as not
+			return err
+		})
+		if err != nil {
+			return outcome{}, errors.Join(cause, err)
 		}
-		return inbox.Fail(ctx, tx, result.failures)
-	})
-	return result, err
+		if len(rows) == 1 {
+			return outcome{rows: rows, failures: failures}, nil
+		}
+		if !held {
+			return outcome{}, nil // somebody else has dealt with it
+		}
+		select {
+		case <-ctx.Done():
+			return outcome{}, fmt.Errorf("%w; and its row stays locked", cause)
+		case <-time.After(sessionEnd):
+		}
+	}
 }
+
+// sessionEnd is between two looks whether the server has ended a session that was
+// given up.
+const sessionEnd = 20 * time.Millisecond
 
 // process applies and marks claimed rows, and commits.
 func (b *batcher) process(ctx context.Context, tx pgx.Tx, rows []inbox.Row, span *batchSpan) (outcome, error) {
@@ -171,7 +201,13 @@ func settle(ctx context.Context, tx pgx.Tx, result outcome) error {
 
 // applyAll applies each source's projection to its rows.
 func (b *batcher) applyAll(ctx context.Context, tx pgx.Tx, rows []inbox.Row) (outcome, error) {
+	// One order for everybody, for projections as for the halves of each: what two
+	// batches have in common they then lock in the same order.
+	slices.SortStableFunc(rows, func(a, b inbox.Row) int {
+		return cmp.Or(strings.Compare(a.Source, b.Source), strings.Compare(a.Subject, b.Subject))
+	})
 	byProjection := make(map[projection.Projection][]inbox.Row)
+	var order []projection.Projection
 	var result outcome
 	for _, row := range rows {
 		p, ok := b.projections[row.Source]
@@ -180,10 +216,13 @@ func (b *batcher) applyAll(ctx context.Context, tx pgx.Tx, rows []inbox.Row) (ou
 			result.add(outcome{rows: []inbox.Row{row}, failures: []inbox.Failure{b.failure(row, err)}})
 			continue
 		}
+		if byProjection[p] == nil {
+			order = append(order, p)
+		}
 		byProjection[p] = append(byProjection[p], row)
 	}
-	for p, group := range byProjection {
-		applied, err := b.apply(ctx, tx, p, group)
+	for _, p := range order {
+		applied, err := b.apply(ctx, tx, p, byProjection[p])
 		if err != nil {
 			return outcome{}, err
 		}
@@ -212,9 +251,7 @@ func (b *batcher) apply(ctx context.Context, tx pgx.Tx, p projection.Projection,
 	if rollbackErr := savepoint.Rollback(ctx); rollbackErr != nil {
 		return outcome{}, errors.Join(err, fmt.Errorf("roll back to a savepoint: %w", rollbackErr))
 	}
-	var panicked *panicError
-	var refused *effects.HandlerError
-	if !inbox.IsRowError(err) && !errors.As(err, &panicked) && !errors.As(err, &refused) {
+	if !inbox.IsRowError(err) && !ofOneRow(err) {
 		return outcome{}, err
 	}
 	if len(rows) == 1 {
@@ -227,6 +264,14 @@ func (b *batcher) apply(ctx context.Context, tx pgx.Tx, p projection.Projection,
 	right, err := b.apply(ctx, tx, p, rows[len(rows)/2:])
 	left.add(right)
 	return left, err
+}
+
+// ofOneRow says whether an error came of what was made of one row, by a projection
+// that panicked or a handler.
+func ofOneRow(err error) bool {
+	var panicked *panicError
+	var refused *effects.HandlerError
+	return errors.As(err, &panicked) || errors.As(err, &refused)
 }
 
 // outcomeOf is what a projection has made of rows.

@@ -435,3 +435,47 @@ func TestAHandlerThatIsNotRegisteredStopsTheStart(t *testing.T) {
 		}
 	}
 }
+
+// TestAHandlerThatSpoilsTheTransactionFailsItsRowAlone has handlers that do to
+// the batch's transaction what is not theirs to do.
+func TestAHandlerThatSpoilsTheTransactionFailsItsRowAlone(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(ctx context.Context, tx pgx.Tx) error{
+		"commits":    func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) },
+		"rolls back": func(ctx context.Context, tx pgx.Tx) error { return tx.Rollback(ctx) },
+		"cancels its query": func(ctx context.Context, tx pgx.Tx) error { // which costs the connection
+			ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+			defer cancel()
+			_, err := tx.Exec(ctx, "select pg_sleep(60)")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.plan = effects.NewPlan([]*source.Source{{Name: "answers", Effects: []*source.Effect{{Name: "own", Handler: "own", Transaction: true}}}},
+				effects.Handlers{InTransaction: map[string]func(context.Context, pgx.Tx, effects.Event) error{
+					"own": func(ctx context.Context, tx pgx.Tx, e effects.Event) error {
+						if e.EventKey == "answers-1-ok" {
+							return spoil(ctx, tx)
+						}
+						return nil
+					},
+				}})
+			ids := f.insert("answers", "ok", "ok", "ok")
+			if _, err := f.process(ids); err != nil {
+				for _, id := range ids { // as batches are made smaller
+					if _, err := f.process([]int64{id}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if got, want := f.text(states), "processed 1, pending 1, processed 1"; got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+			if got := f.text("select last_error from inbox where state = 'pending'"); !strings.HasPrefix(got, "handler own: ") {
+				t.Errorf("the row says %q", got)
+			}
+		})
+	}
+}

@@ -28,9 +28,9 @@ claimed as (
     due.claimed_at is not null as repeated
 )
 select c.id, c.source, c.event_key, c.name, c.received_at, c.change, c.traceparent, c.attempts, c.repeated,
-  i.event_type, i.subject, i.occurred_at, i.origin, p.body, p.headers
+  i.event_type, i.subject, i.occurred_at, coalesce(i.origin::text, ''), p.body, p.headers
 from claimed c
-join inbox i on i.id = c.inbox_id
+left join inbox i on i.id = c.inbox_id -- deleted by an operator: it is given up, without its body
 left join lateral (
   select body, headers from inbox_payload where inbox_id = c.inbox_id and received_at = c.received_at limit 1
 ) p on true

@@ -65,8 +65,6 @@ comment on column suppressions.category is 'What an unsubscribed recipient does 
 -- Events that came before their message was registered wait in the inbox. The
 -- registration makes them due, however it is done. Those that a processor holds
 -- right now are left to it: it looks again soon.
-create index inbox_waiting on inbox (source, subject) where state = 'waiting';
-
 -- +goose StatementBegin
 create function wake_waiting_events() returns trigger
 language plpgsql security definer set search_path = public, pg_temp as $$
