@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -298,6 +299,24 @@ func TestEventsThatSayTooLittleFailForGood(t *testing.T) {
 	f.register("m1")
 	if said := f.receive(`sent "yesterday"`, "sent 1"); said[0] != "failed: the event has no time that can be read (the source's occurred_at)" || said[1] != "queued → sent" {
 		t.Errorf("it said %q", said)
+	}
+}
+
+// TestAnIDThatEventsDoNotBearIsRefused registers what the refusal says instead.
+func TestAnIDThatEventsDoNotBearIsRefused(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	long := strings.Repeat("m", 513)
+	for _, id := range []string{"", "nul \x00", "latin \xe9", long} {
+		if _, err := messages.Register(t.Context(), f.owner, "mail", []string{"m1", id}); err == nil || (id != "") != strings.Contains(err.Error(), "wait for the message sha256:") {
+			t.Errorf("%.10q: %v", id, err)
+		}
+	}
+	_, err := messages.Register(t.Context(), f.owner, "mail", []string{long})
+	hash := regexp.MustCompile("sha256:[0-9a-f]{64}").FindString(fmt.Sprint(err))
+	f.register(hash)
+	if said := f.receive("sent 1 " + long); said[0] != "queued → sent" {
+		t.Errorf("the event about %s: %s", hash, said[0])
 	}
 }
 

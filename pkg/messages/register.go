@@ -2,9 +2,13 @@ package messages
 
 import (
 	"context"
+	"crypto/sha256"
 	_ "embed"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -25,7 +29,8 @@ type DB interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// MaxID is the longest message id, in bytes.
+// MaxID is the longest message id, in bytes. Events about a message whose id is
+// longer, or not text to Postgres, name it by sha256:<hex of the id>.
 const MaxID = 512
 
 // Register makes messages known, so that events about them are applied: those
@@ -34,8 +39,8 @@ const MaxID = 512
 // fall together.
 func Register(ctx context.Context, db DB, source string, ids []string) (int64, error) {
 	for _, id := range ids {
-		if id == "" || len(id) > MaxID {
-			return 0, fmt.Errorf("register messages of %q: the id %.40q has %d bytes; use 1 to %d", source, id, len(id), MaxID)
+		if err := checkID(id); err != nil {
+			return 0, fmt.Errorf("register messages of %q: %w", source, err)
 		}
 	}
 	tag, err := db.Exec(ctx, registerSQL, source, ids)
@@ -43,6 +48,23 @@ func Register(ctx context.Context, db DB, source string, ids []string) (int64, e
 		return 0, fmt.Errorf("register %d messages of %q: %w", len(ids), source, err)
 	}
 	return tag.RowsAffected(), nil
+}
+
+// checkID refuses an id that no event's message is stored under, and says what
+// its events' is.
+func checkID(id string) error {
+	var fault string
+	switch {
+	case id == "":
+		return errors.New("an id is empty")
+	case !utf8.ValidString(id) || strings.ContainsRune(id, 0):
+		fault = "is not UTF-8 text"
+	case len(id) > MaxID:
+		fault = fmt.Sprintf("has %d bytes, more than %d", len(id), MaxID)
+	default:
+		return nil
+	}
+	return fmt.Errorf("the id %.40q %s: events about it wait for the message sha256:%x, the hash of the id; register that", id, fault, sha256.Sum256([]byte(id)))
 }
 
 // Message is a message as an operator looks at it.

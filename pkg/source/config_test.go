@@ -106,3 +106,11 @@ func TestLoadNamesTheSetting(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestAByteOrderMarkIsSkipped(t *testing.T) {
+	t.Parallel()
+	config, err := Parse("f.yaml", []byte("\uFEFFsources:\n  a: {preset: github, secrets: [{env: A}]}\n"))
+	if err != nil || config.Lookup("a") == nil {
+		t.Errorf("got %v", err)
+	}
+}

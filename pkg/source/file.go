@@ -1,6 +1,7 @@
 package source
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ func Load(path string) (*Config, error) {
 // Parse checks a sources file's contents. Its error names every fault, each
 // with the file, line and key.
 func Parse(file string, data []byte) (*Config, error) {
-	tree, err := parser.ParseBytes(data, 0)
+	tree, err := parser.ParseBytes(bytes.TrimPrefix(data, []byte("\uFEFF")), 0) // some editors put that mark there
 	if err != nil {
 		return nil, notYAML(file, err)
 	}
@@ -263,6 +264,9 @@ func (r *reader) secret(into *SecretRef) field {
 		switch node.(type) {
 		case *ast.MappingNode, *ast.MappingValueNode:
 			r.mapping(key, node, map[string]field{"env": r.nonEmpty(&into.Env), "file": r.nonEmpty(&into.File)})
+		case *ast.AnchorNode, *ast.AliasNode:
+			r.fail(node, key, notAnchored)
+			return
 		}
 		if (into.Env == "") == (into.File == "") {
 			r.fail(node, key, "give the secret's place, {env: NAME} or {file: /path}, never the secret")

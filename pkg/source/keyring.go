@@ -166,6 +166,7 @@ func (k *Keyring) parse(t placedText) ([]signature.Key, error) {
 // maxSecretFile bounds a secret file, in bytes.
 const maxSecretFile = 64 << 10
 
+// readPlace returns what stands at a place; a link to a file is as good as a file.
 func readPlace(ref SecretRef, getenv func(string) string) (string, error) {
 	if ref.Env != "" {
 		text := getenv(ref.Env)
@@ -177,6 +178,9 @@ func readPlace(ref SecretRef, getenv func(string) string) (string, error) {
 	info, err := os.Stat(ref.File)
 	if err != nil {
 		return "", fmt.Errorf("read a secret: %w", err)
+	}
+	if !info.Mode().IsRegular() { // reading a pipe might never end
+		return "", fmt.Errorf("%s: it is not a regular file", ref)
 	}
 	if info.Size() > maxSecretFile {
 		return "", fmt.Errorf("%s: it has %d bytes, more than secrets have", ref, info.Size())

@@ -3,12 +3,14 @@ package source
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -201,5 +203,25 @@ func TestReadSecret(t *testing.T) {
 	}
 	if _, err := ReadSecret(SecretRef{Env: "K"}, noEnv); err == nil || !strings.Contains(err.Error(), "environment variable K") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestASecretIsAFile has a pipe, from which nobody would ever read anything, and a
+// link to a link to a file, as Kubernetes mounts secrets.
+func TestASecretIsAFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	mounted := newSecretFile(t, "key-1\n")
+	if err := errors.Join(syscall.Mkfifo(path("pipe"), 0o600), os.Symlink(mounted.path, path("data")), os.Symlink("data", path("link"))); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ReadSecret(SecretRef{File: path("link")}, noEnv); err != nil || got != "key-1" {
+		t.Errorf("a link: %q, %v", got, err)
+	}
+	for _, name := range []string{path("pipe"), dir} {
+		if _, err := ReadSecret(SecretRef{File: name}, noEnv); err == nil || !strings.Contains(err.Error(), name+": it is not a regular file") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

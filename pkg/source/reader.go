@@ -37,6 +37,9 @@ func (r *reader) err() error { return errors.Join(r.errs...) }
 // field reads the value of one key.
 type field func(key string, node ast.Node)
 
+// notAnchored is said wherever an anchor or an alias stands.
+const notAnchored = "anchors and aliases are not read; write the value out"
+
 // mapping reads a mapping whose keys are all known.
 func (r *reader) mapping(key string, node ast.Node, fields map[string]field) {
 	r.each(key, node, func(name, path string, keyNode, value ast.Node) {
@@ -57,6 +60,9 @@ func (r *reader) each(key string, node ast.Node, read func(name, path string, ke
 		values = n.Values
 	case *ast.MappingValueNode:
 		values = []*ast.MappingValueNode{n}
+	case *ast.AnchorNode, *ast.AliasNode:
+		r.fail(node, cmp.Or(key, "sources"), notAnchored)
+		return
 	default:
 		r.fail(node, cmp.Or(key, "sources"), "this must be a mapping of keys to values")
 		return
@@ -73,13 +79,15 @@ func (r *reader) each(key string, node ast.Node, read func(name, path string, ke
 
 // list reads a sequence.
 func (r *reader) list(key string, node ast.Node, read field) {
-	sequence, ok := node.(*ast.SequenceNode)
-	if !ok {
+	switch n := node.(type) {
+	case *ast.SequenceNode:
+		for i, value := range n.Values {
+			read(fmt.Sprintf("%s[%d]", key, i), value)
+		}
+	case *ast.AnchorNode, *ast.AliasNode:
+		r.fail(node, key, notAnchored)
+	default:
 		r.fail(node, key, "this must be a list")
-		return
-	}
-	for i, value := range sequence.Values {
-		read(fmt.Sprintf("%s[%d]", key, i), value)
 	}
 }
 
@@ -97,7 +105,7 @@ func (r *reader) scalar(key string, node ast.Node) (string, bool) {
 	case nil, *ast.NullNode:
 		r.fail(node, key, "there is no value")
 	case *ast.AnchorNode, *ast.AliasNode:
-		r.fail(node, key, "anchors and aliases are not read; write the value out")
+		r.fail(node, key, notAnchored)
 	default:
 		r.fail(node, key, "this must be a single value")
 	}
