@@ -1,26 +1,6 @@
 package service
 
-import (
-	"fmt"
-	"io"
-	"log/slog"
-	"time"
-)
-
-// Log is how a service writes its log.
-type Log struct {
-	Level string `name:"log-level" env:"CATCHWATER_LOG_LEVEL" enum:"debug,info,warn,error" default:"info" help:"Least level written: debug, info, warn or error."`
-}
-
-// New returns a JSON logger that names the service on every line.
-func (l Log) New(service string, w io.Writer) (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(l.Level)); err != nil {
-		return nil, fmt.Errorf("read log level %q: use debug, info, warn or error", l.Level)
-	}
-	handler := WithTraceIDs(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
-	return slog.New(handler).With(slog.String("service", service)), nil
-}
+import "time"
 
 // Database is how a service reaches Postgres.
 type Database struct {

@@ -74,7 +74,7 @@ func (f *folder) logger(screen *screen, name string) (*slog.Logger, error) {
 		}
 		w = file // for as long as the process lives
 	}
-	return slog.New(service.WithTraceIDs(slog.NewJSONHandler(w, nil))).With(slog.String("service", name)), nil
+	return service.NewLogger(name, w, slog.LevelInfo), nil
 }
 
 // writeEnv writes what scripts need to follow the system.
