@@ -15,6 +15,8 @@ var (
 	takeSlotSQL string
 	//go:embed sql/pause.sql
 	pauseSQL string
+	//go:embed sql/end_pause.sql
+	endPauseSQL string
 )
 
 // TakeSlot takes the next slot for a poll of a source, if it lies at most so
@@ -39,4 +41,14 @@ func Pause(ctx context.Context, db DB, source string, d time.Duration, reason st
 		return fmt.Errorf("pause the polls of %q: %w", source, err)
 	}
 	return nil
+}
+
+// EndPause ends a source's pause now if the first word of its reason is one of
+// these, and returns whether it has.
+func EndPause(ctx context.Context, db DB, source string, reasons []string) (bool, error) {
+	tag, err := db.Exec(ctx, endPauseSQL, source, reasons)
+	if err != nil {
+		return false, fmt.Errorf("end the pause of %q: %w", source, err)
+	}
+	return tag.RowsAffected() == 1, nil
 }

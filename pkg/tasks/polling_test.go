@@ -316,7 +316,7 @@ func TestSlotsAreSpacedWhoeverTakesThem(t *testing.T) {
 	}
 }
 
-func TestAPauseIsNeverShortened(t *testing.T) {
+func TestAPauseIsNeverShortenedButMayBeEnded(t *testing.T) {
 	t.Parallel()
 	super, db := database(t)
 	for _, c := range []struct {
@@ -334,6 +334,17 @@ func TestAPauseIsNeverShortened(t *testing.T) {
 		if got := scalar[string](t, super, "select pause_reason || ' ' || round(extract(epoch from paused_until - now()) / 60) from poll_limits"); got != c.want {
 			t.Errorf("%s for %s: %s, want %s", c.reason, c.pause, got, c.want)
 		}
+	}
+	for _, c := range []struct {
+		reason string
+		ended  bool
+	}{{"429", false}, {"UNAUTHORIZED", false}, {"401", true}, {"401", false}} {
+		if ended, err := tasks.EndPause(t.Context(), db, "answers", []string{"4", c.reason}); err != nil || ended != c.ended {
+			t.Errorf("a pause for %s has ended: %v, %v", c.reason, ended, err)
+		}
+	}
+	if left := scalar[bool](t, super, "select paused_until > clock_timestamp() from poll_limits"); left {
+		t.Error("the pause goes on")
 	}
 }
 

@@ -126,6 +126,7 @@ func (r *reconciler) run(ctx context.Context) {
 	var loops sync.WaitGroup
 	loops.Go(func() { r.consumer.Run(ctx) })
 	loops.Go(func() { election.Lead(ctx, r.lead) })
+	loops.Go(func() { r.heedKeys(ctx) })
 	for range r.cfg.Workers {
 		loops.Go(func() { r.work(ctx, polling) })
 	}

@@ -42,6 +42,9 @@ var kinds = []string{
 	kindFinal, kindNotFinal, kindNotFound, kindTooMany, kindUnauthorized, kindServerError, kindNoAnswer, kindRefused, kindUnusable,
 }
 
+// refusedKey begins the reasons of pauses for an API key that was refused.
+var refusedKey = []string{fmt.Sprint(http.StatusUnauthorized), fmt.Sprint(http.StatusForbidden)}
+
 // verdict is what a poll comes to.
 type verdict struct {
 	label     string
@@ -145,7 +148,9 @@ func refused(settings *source.Reconcile, err error) verdict {
 	case apiError.Status == http.StatusTooManyRequests:
 		return paused(kindTooMany, result, pauseFor429, slog.LevelWarn)
 	case apiError.Status == http.StatusUnauthorized, apiError.Status == http.StatusForbidden:
-		return paused(kindUnauthorized, result, pauseForKey, slog.LevelError)
+		v := paused(kindUnauthorized, result, pauseForKey, slog.LevelError)
+		v.next, v.rare = firstErrorRetry, firstErrorRetry // the pause may end early: heedKeys
+		return v
 	case apiError.Status == http.StatusNotFound:
 		return rarely(kindNotFound, result, slog.LevelWarn)
 	case httpapi.IsTemporary(err):

@@ -76,7 +76,7 @@ func (r *reconciler) poll(ctx, polling context.Context, j job) error {
 	}
 	polling, span := r.beginPoll(polling, j)
 	defer span.End()
-	began := time.Now()
+	began, key := time.Now(), j.provider.lastKey()
 	said, err := r.ask(polling, j)
 	if polling.Err() != nil {
 		return polling.Err() // cut off, which says nothing of the provider
@@ -87,6 +87,9 @@ func (r *reconciler) poll(ctx, polling context.Context, j job) error {
 	var v verdict
 	if err != nil {
 		v = refused(j.provider.source.Reconcile, err)
+		if v.label == kindUnauthorized && j.provider.readKey() != key {
+			v.pause = 0 // there is another by now
+		}
 	} else if v, err = r.answered(ctx, j, said); err != nil {
 		tracing.Fail(span, err)
 		return err
@@ -139,7 +142,11 @@ func (r *reconciler) record(ctx context.Context, j job, v verdict, took time.Dur
 	if err != nil {
 		return err
 	}
-	j.log().Log(ctx, v.level, "asked the provider for a "+j.provider.subject.noun, slog.String("result", v.result), slog.String("kind", v.label),
+	log := j.log()
+	if v.label == kindUnauthorized {
+		log = log.With(j.provider.place())
+	}
+	log.Log(ctx, v.level, "asked the provider for a "+j.provider.subject.noun, slog.String("result", v.result), slog.String("kind", v.label),
 		slog.Int("polls", polls), slog.Bool("settled", v.settled), slog.Bool("recovered", v.recovered), slog.Duration("took", took),
 		slog.Duration("pause", v.pause), slog.Duration("again_in", next))
 	return nil
