@@ -174,7 +174,7 @@ func TestAnEffectThatIsGivenUpAndRetried(t *testing.T) {
 	receiver.Answer(http.StatusAccepted)
 	operate := exec.Command(harness.Program(t, "catchwater"), "effects", "retry", "--source", "mail", "--name", "crm")
 	operate.Env = append(operate.Environ(), "DATABASE_URL="+s.DatabaseURL())
-	if out, err := operate.CombinedOutput(); err != nil || string(out) != "1 effects will be tried again\n" {
+	if out, err := operate.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "1 effects that were given up will be tried again") {
 		t.Fatalf("%s: %v", out, err)
 	}
 	s.AwaitInt(time.Minute, 1, performedCount)

@@ -40,15 +40,15 @@ type Entry struct {
 
 // Filter narrows what is listed or operated on; empty fields do not.
 type Filter struct {
-	IDs    []int64 // not for List
-	State  State   // for List only
+	IDs    []int64
+	State  State // for List only
 	Source string
 	Name   string
 }
 
 // List returns up to limit effects that the filter lets through, the newest first.
 func List(ctx context.Context, db DB, filter Filter, limit int) ([]Entry, error) {
-	rows, err := db.Query(ctx, listSQL, orNull(string(filter.State)), orNull(filter.Source), orNull(filter.Name), limit)
+	rows, err := db.Query(ctx, listSQL, orNull(string(filter.State)), orNull(filter.Source), orNull(filter.Name), filter.IDs, limit)
 	if err != nil {
 		return nil, fmt.Errorf("list effects: %w", err)
 	}
@@ -59,26 +59,45 @@ func List(ctx context.Context, db DB, filter Filter, limit int) ([]Entry, error)
 	return entries, nil
 }
 
-// Retry makes effects that were given up due again, with all their attempts
-// before them, and returns their ids.
-func Retry(ctx context.Context, db DB, filter Filter) ([]int64, error) {
-	return change(ctx, db, retrySQL, filter, "retry effects")
+// Retried is what Retry did, by ids.
+type Retried struct {
+	GivenUp []int64 // were given up, and have all their attempts before them
+	Waiting []int64 // waited for their next attempt, and have as many left as before
+}
+
+// Retry makes effects due now that were given up or wait for their next attempt.
+func Retry(ctx context.Context, db DB, filter Filter) (Retried, error) {
+	var done Retried
+	rows, err := db.Query(ctx, retrySQL, filter.IDs, orNull(filter.Source), orNull(filter.Name))
+	if err != nil {
+		return done, fmt.Errorf("retry effects: %w", err)
+	}
+	var id int64
+	var givenUp bool
+	_, err = pgx.ForEachRow(rows, []any{&id, &givenUp}, func() error {
+		if givenUp {
+			done.GivenUp = append(done.GivenUp, id)
+		} else {
+			done.Waiting = append(done.Waiting, id)
+		}
+		return nil
+	})
+	if err != nil {
+		return Retried{}, fmt.Errorf("retry effects: %w", err)
+	}
+	return done, nil
 }
 
 // Discard deletes effects that are not performed, and not being performed right
 // now, and returns their ids: nothing will come of them.
 func Discard(ctx context.Context, db DB, filter Filter) ([]int64, error) {
-	return change(ctx, db, discardSQL, filter, "discard effects")
-}
-
-func change(ctx context.Context, db DB, sql string, filter Filter, action string) ([]int64, error) {
-	rows, err := db.Query(ctx, sql, filter.IDs, orNull(filter.Source), orNull(filter.Name))
+	rows, err := db.Query(ctx, discardSQL, filter.IDs, orNull(filter.Source), orNull(filter.Name))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", action, err)
+		return nil, fmt.Errorf("discard effects: %w", err)
 	}
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", action, err)
+		return nil, fmt.Errorf("discard effects: %w", err)
 	}
 	return ids, nil
 }

@@ -298,8 +298,12 @@ func TestOperators(t *testing.T) {
 	if err != nil || len(list) != 2 || list[0].Name != "b" || *list[0].LastError != "because \uFFFD" {
 		t.Fatalf("listed %+v, %v", list, err)
 	}
-	if ids, err := effects.Retry(t.Context(), f.super, effects.Filter{Name: "b"}); err != nil || len(ids) != 2 {
-		t.Errorf("retried %v, %v", ids, err)
+	one, err := effects.List(t.Context(), f.super, effects.Filter{IDs: []int64{calls[0].ID}}, 10)
+	if err != nil || len(one) != 1 || one[0].ID != calls[0].ID {
+		t.Errorf("listed %+v, %v", one, err)
+	}
+	if done, err := effects.Retry(t.Context(), f.super, effects.Filter{Name: "b"}); err != nil || len(done.GivenUp) != 2 || len(done.Waiting) != 0 {
+		t.Errorf("retried %+v, %v", done, err)
 	}
 	if ids, err := effects.Discard(t.Context(), f.super, effects.Filter{IDs: []int64{calls[0].ID, 99}}); err != nil || len(ids) != 1 {
 		t.Errorf("discarded %v, %v", ids, err)
@@ -307,6 +311,26 @@ func TestOperators(t *testing.T) {
 	f.claim(1, true, "b")
 	if ids, err := effects.Discard(t.Context(), f.super, effects.Filter{Name: "b"}); err != nil || len(ids) != 1 {
 		t.Errorf("discarded %v, %v; the one being performed stays", ids, err)
+	}
+}
+
+// TestRetryingWhatWaits has effects that wait for an hour made due, but not one
+// that is due already, under way or performed.
+func TestRetryingWhatWaits(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, effects.Handlers{}, &source.Effect{Name: "a"})
+	f.write(f.receive("x", "1", "2", "3", "4", "5"), projection.Result{})
+	calls, _ := f.claim(4, true, "a")
+	f.record(calls[:1], effects.Pending, time.Hour)
+	f.record(calls[1:2], effects.GivenUp, 0)
+	f.record(calls[2:3], effects.Performed, 0)
+	done, err := effects.Retry(t.Context(), f.super, effects.Filter{Source: "mail", Name: "a"})
+	if err != nil || !slices.Equal(done.Waiting, []int64{calls[0].ID}) || !slices.Equal(done.GivenUp, []int64{calls[1].ID}) {
+		t.Errorf("retried %+v, %v", done, err)
+	}
+	f.expect("a/1 pending 1, a/2 pending 0, a/3 performed 1, a/4 pending 1, a/5 pending 0")
+	if _, got := f.claim(9, true, "a"); got != "a/1#2 a/2#1 a/5#1" {
+		t.Errorf("claimed %s", got)
 	}
 }
 

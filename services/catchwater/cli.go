@@ -87,7 +87,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // the next signal has its default effect
 	parsed.BindTo(ctx, (*context.Context)(nil))
-	parsed.Bind(output{stdout}, &settings{dataDir: commands.DataDir, getenv: os.Getenv})
+	parsed.Bind(output{stdout}, hints{stderr}, &settings{dataDir: commands.DataDir, getenv: os.Getenv})
 	if err := parsed.Run(); err != nil {
 		fmt.Fprintln(stderr, "catchwater:", err)
 		return 1

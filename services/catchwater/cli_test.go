@@ -49,8 +49,11 @@ func TestCommandLines(t *testing.T) {
 		{"state that is none", "inbox list --state lost", 2, "quarantined"},
 		{"limit", "inbox list --limit 0", 1, "--limit is 0"},
 		{"limit of effects", "effects list --limit 0", 1, "--limit is 0"},
-		{"retry of all effects", "effects retry", 1, "say which effects"},
-		{"discarding all effects", "effects discard", 1, "say which effects"},
+		{"retry of all effects", "effects retry", 2, "say which effects"},
+		{"discarding all effects", "effects discard", 2, "say which effects"},
+		{"discarding all of a source", "effects discard --source mail", 2, "both --source and --name"},
+		{"discarding all of a name", "effects discard --name crm", 2, "both --source and --name"},
+		{"an effect of no number", "effects show first", 2, "first"},
 		{"state of effects that is none", "effects list --state done", 2, "given_up"},
 		{"limit of tasks", "tasks list --limit=-1", 1, "--limit is -1"},
 		{"config that is not there", "up --config /nowhere.yaml", 2, "/nowhere.yaml"},
@@ -251,22 +254,48 @@ func TestInboxCommands(t *testing.T) {
 func TestEffectsCommands(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t)
+	long := strings.Repeat("why ", 40) + "and what to do"
 	if _, err := pgtest.Pool(t, url).Exec(t.Context(), `
 insert into effects (source, event_key, name, inbox_id, received_at, state, attempts, next_attempt_at, last_error)
-values ('mail', 'k1', 'crm', 1, now(), 'given_up', 20, null, 'the answer is 500'), ('mail', 'k2', 'crm', 2, now(), 'pending', 0, now(), null)`); err != nil {
+values ('mail', 'k1', 'crm', 1, now(), 'given_up', 20, null, 'the answer is 500: '||$1), ('mail', 'k2', 'crm', 2, now(), 'pending', 0, now(), null),
+  ('mail', 'k3', 'crm', 3, now(), 'pending', 1, now() + interval '1 hour', 'the answer is 502')`, long); err != nil {
 		t.Fatal(err)
 	}
 	if out := onDatabase(t, url, "effects", "list", "--state", "given_up"); !strings.Contains(out, "k1") || !strings.Contains(out, "the answer is 500") || strings.Contains(out, "k2") {
 		t.Error(out)
 	}
-	if out := onDatabase(t, url, "effects", "retry", "1", "2"); out != "1 effects will be tried again\neffect 2 was not given up; nothing was done\n" {
+	if out := onDatabase(t, url, "effects", "show", "1"); !strings.Contains(out, `"id":1,`) || !strings.Contains(out, long) {
 		t.Error(out)
 	}
-	if out := onDatabase(t, url, "effects", "list", "--json", "--name", "crm"); strings.Count(out, `"state":"pending"`) != 2 {
+	if out := onDatabase(t, url, "effects", "retry", "1", "2", "3"); out != "1 effects that were given up will be tried again, with all their attempts\n"+
+		"1 effects that waited for their next attempt are due now\neffect 2 is due already, under way, performed, or not there; nothing was done\n" {
 		t.Error(out)
 	}
-	if out := onDatabase(t, url, "effects", "discard", "--source", "mail"); out != "2 effects were discarded\n" {
+	if out := onDatabase(t, url, "effects", "list", "--json", "--name", "crm"); strings.Count(out, `"state":"pending"`) != 3 {
 		t.Error(out)
+	}
+	if out := onDatabase(t, url, "effects", "discard", "2"); out != "1 effects were discarded\n" {
+		t.Error(out)
+	}
+	if out := onDatabase(t, url, "effects", "discard", "--source", "mail", "--name", "crm"); out != "2 effects were discarded\n" {
+		t.Error(out)
+	}
+}
+
+func TestNamesThatAreNotInTheSourcesFile(t *testing.T) {
+	t.Parallel()
+	url := pgtest.New(t)
+	for args, want := range map[string]string{
+		"list --source male":                 "Is the source's name right?",
+		"list --source mail --name crm":      "Is the effect's name right?",
+		"retry --name crm":                   "Is the effect's name right?",
+		"discard --source male --name crm":   `catchwater.yaml has no "male"; there are: `,
+		"list --source mail --state pending": "",
+	} {
+		out := onDatabase(t, url, append([]string{"effects"}, strings.Fields(args)...)...)
+		if hinted := strings.Contains(out, "name right?"); hinted != (want != "") || !strings.Contains(out, want) {
+			t.Errorf("%s: %q is wanted in:\n%s", args, want, out)
+		}
 	}
 }
 

@@ -17,7 +17,8 @@ import (
 
 type effectsCommand struct {
 	List    effectsListCommand    `cmd:"" help:"List effects, the newest first."`
-	Retry   effectsRetryCommand   `cmd:"" help:"Make effects that were given up due again."`
+	Show    effectsShowCommand    `cmd:"" help:"Show one effect with its whole key and error, as JSON."`
+	Retry   effectsRetryCommand   `cmd:"" help:"Make effects due now that were given up, or that wait for their next attempt."`
 	Discard effectsDiscardCommand `cmd:"" help:"Let go of effects that are not performed: nothing will come of them."`
 }
 
@@ -29,7 +30,7 @@ type effectsListCommand struct {
 	JSON   bool   `help:"One JSON object a line."`
 }
 
-func (c effectsListCommand) Run(ctx context.Context, s *settings, out output) error {
+func (c effectsListCommand) Run(ctx context.Context, s *settings, out output, hints hints) error {
 	if c.Limit < 1 {
 		return fmt.Errorf("--limit is %d: use at least 1", c.Limit)
 	}
@@ -41,6 +42,9 @@ func (c effectsListCommand) Run(ctx context.Context, s *settings, out output) er
 	entries, err := effects.List(ctx, conn, effects.Filter{State: effects.State(c.State), Source: c.Source, Name: c.Name}, c.Limit)
 	if err != nil {
 		return err
+	}
+	if len(entries) == 0 {
+		hints.unknownEffect(s, c.Source, c.Name)
 	}
 	if c.JSON {
 		return printJSON(out, entries)
@@ -61,6 +65,26 @@ func (c effectsListCommand) Run(ctx context.Context, s *settings, out output) er
 	return table.Flush()
 }
 
+type effectsShowCommand struct {
+	ID int64 `arg:"" help:"The effect's id."`
+}
+
+func (c effectsShowCommand) Run(ctx context.Context, s *settings, out output) error {
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	entries, err := effects.List(ctx, conn, effects.Filter{IDs: []int64{c.ID}}, 1)
+	if err != nil {
+		return err
+	}
+	if len(entries) == 0 {
+		return fmt.Errorf("there is no effect %d", c.ID)
+	}
+	return printJSON(out, entries)
+}
+
 // chosen is which effects a command is about.
 type chosen struct {
 	IDs    []int64 `arg:"" optional:"" name:"id" help:"The effects' ids."`
@@ -68,61 +92,72 @@ type chosen struct {
 	Name   string  `help:"Those of this name."`
 }
 
-// filter refuses a command about everything there is, which is seldom meant.
-func (c chosen) filter() (effects.Filter, error) {
-	if len(c.IDs) == 0 && c.Source == "" && c.Name == "" {
-		return effects.Filter{}, errors.New("say which effects: their ids, or --source and --name")
-	}
-	return effects.Filter{IDs: c.IDs, Source: c.Source, Name: c.Name}, nil
+func (c chosen) filter() effects.Filter {
+	return effects.Filter{IDs: c.IDs, Source: c.Source, Name: c.Name}
 }
 
-// report says which ids were done, and which of those asked for were not.
-func (c chosen) report(out output, done []int64, did, not string) {
-	fmt.Fprintf(out, "%d effects %s\n", len(done), did)
+// report says which of the ids asked for were not done, and hints at names that
+// are unknown where nothing was.
+func (c chosen) report(s *settings, out output, hints hints, done []int64, not string) {
 	for _, id := range c.IDs {
 		if !slices.Contains(done, id) {
 			fmt.Fprintf(out, "effect %d %s; nothing was done\n", id, not)
 		}
 	}
+	if len(done) == 0 {
+		hints.unknownEffect(s, c.Source, c.Name)
+	}
 }
 
 type effectsRetryCommand struct{ chosen }
 
-func (c effectsRetryCommand) Run(ctx context.Context, s *settings, out output) error {
-	filter, err := c.filter()
-	if err != nil {
-		return err
+// Validate refuses a command about everything there is, which is seldom meant. All
+// of a source is: its target was away.
+func (c effectsRetryCommand) Validate() error {
+	if len(c.IDs) == 0 && c.Source == "" && c.Name == "" {
+		return errors.New("say which effects: their ids, or --source, --name or both")
 	}
+	return nil
+}
+
+func (c effectsRetryCommand) Run(ctx context.Context, s *settings, out output, hints hints) error {
 	conn, err := s.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close(ctx)
-	ids, err := effects.Retry(ctx, conn, filter)
+	done, err := effects.Retry(ctx, conn, c.filter())
 	if err != nil {
 		return err
 	}
-	c.report(out, ids, "will be tried again", "was not given up")
+	fmt.Fprintf(out, "%d effects that were given up will be tried again, with all their attempts\n", len(done.GivenUp))
+	fmt.Fprintf(out, "%d effects that waited for their next attempt are due now\n", len(done.Waiting))
+	c.report(s, out, hints, slices.Concat(done.GivenUp, done.Waiting), "is due already, under way, performed, or not there")
 	return nil
 }
 
 type effectsDiscardCommand struct{ chosen }
 
-func (c effectsDiscardCommand) Run(ctx context.Context, s *settings, out output) error {
-	filter, err := c.filter()
-	if err != nil {
-		return err
+// Validate asks for the effect's whole name: what is discarded does not come back.
+func (c effectsDiscardCommand) Validate() error {
+	if len(c.IDs) == 0 && (c.Source == "" || c.Name == "") {
+		return errors.New("say which effects: their ids, or both --source and --name, since one of these alone is about several effects")
 	}
+	return nil
+}
+
+func (c effectsDiscardCommand) Run(ctx context.Context, s *settings, out output, hints hints) error {
 	conn, err := s.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close(ctx)
-	ids, err := effects.Discard(ctx, conn, filter)
+	ids, err := effects.Discard(ctx, conn, c.filter())
 	if err != nil {
 		return err
 	}
-	c.report(out, ids, "were discarded", "is performed, under way, or not there")
+	fmt.Fprintf(out, "%d effects were discarded\n", len(ids))
+	c.report(s, out, hints, ids, "is performed, under way, or not there")
 	return nil
 }
 

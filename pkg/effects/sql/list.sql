@@ -5,5 +5,6 @@ where ($1::text is null or state = $1::effect_state)
   and ($1::text is null or $1 = 'performed' or state <> 'performed') -- which the partial index serves
   and ($2::text is null or source = $2)
   and ($3::text is null or name = $3)
+  and ($4::bigint[] is null or id = any($4))
 order by id desc
-limit $4
+limit $5
