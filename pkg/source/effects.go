@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -126,15 +127,14 @@ func (r *reader) effect(key string, node ast.Node) *Effect {
 	on, transaction := "event", "false"
 	attempts := float64(e.MaxAttempts)
 	var kinds, repeating []string
-	var nameNode ast.Node
 	kind := func(name string, read field) field {
 		return func(key string, node ast.Node) { kinds = append(kinds, name); read(key, node) }
 	}
 	repeat := func(name string, read field) field {
 		return func(key string, node ast.Node) { repeating = append(repeating, name); read(key, node) }
 	}
-	r.mapping(key, node, map[string]field{
-		"name":         func(key string, node ast.Node) { nameNode = node; r.text(&e.Name)(key, node) },
+	fields := map[string]field{
+		"name":         r.text(&e.Name),
 		"on":           choice(r, &on, "event", "change"),
 		"types":        r.filter(&e.Types),
 		"statuses":     r.filter(&e.Statuses),
@@ -147,31 +147,36 @@ func (r *reader) effect(key string, node ast.Node) *Effect {
 		"max_attempts": repeat("max_attempts", r.number(&attempts, 1, 1000)),
 		"retry_base":   repeat("retry_base", r.duration(&e.RetryBase, time.Millisecond)),
 		"retry_max":    repeat("retry_max", r.duration(&e.RetryMax, time.Millisecond)),
-	})
+	}
+	given := make(map[string]ast.Node) // the keys' values, so that faults name their lines
+	for name, read := range fields {
+		fields[name] = func(key string, node ast.Node) { given[name] = node; read(key, node) }
+	}
+	r.mapping(key, node, fields)
 	e.OnChange, e.Transaction, e.MaxAttempts = on == "change", transaction == "true", int(attempts)
 	switch {
-	case nameNode == nil:
+	case given["name"] == nil:
 		r.fail(node, key+".name", "give the effect a name: it stands in its rows and in its idempotency keys, and must stay the same")
 	case !sourceName.MatchString(e.Name):
-		r.fail(nameNode, key+".name", "%q: a name has 1 to 63 of a-z, 0-9, - and _, and begins with a letter or digit", e.Name)
+		r.fail(given["name"], key+".name", "%q: a name has 1 to 63 of a-z, 0-9, - and _, and begins with a letter or digit", e.Name)
 	}
 	if len(kinds) != 1 {
 		r.fail(node, key, "give one of http, slack, nats and handler")
 	}
 	switch {
 	case e.Transaction && e.Handler == "":
-		r.fail(node, key+".transaction", "only a handler can run within the transaction")
+		r.fail(given["transaction"], key+".transaction", "only a handler can run within the transaction")
 	case e.Transaction && len(repeating) > 0:
-		r.fail(node, key+"."+repeating[0], "a handler within the transaction is tried again with its event, as the processor's settings say")
+		r.fail(given[repeating[0]], key+"."+repeating[0], "a handler within the transaction is tried again with its event, as the processor's settings say")
 	}
 	if attempts != float64(e.MaxAttempts) {
-		r.fail(node, key+".max_attempts", "%v is not a whole number", attempts)
+		r.fail(given["max_attempts"], key+".max_attempts", "%v is not a whole number", attempts)
 	}
 	if e.Timeout > maxEffectTimeout {
-		r.fail(node, key+".timeout", "%s is too long: use at most %s", e.Timeout, maxEffectTimeout)
+		r.fail(given["timeout"], key+".timeout", "%s is too long: use at most %s", e.Timeout, maxEffectTimeout)
 	}
 	if e.RetryMax < e.RetryBase {
-		r.fail(node, key+".retry_max", "%s is less than retry_base, %s", e.RetryMax, e.RetryBase)
+		r.fail(cmp.Or(given["retry_max"], given["retry_base"]), key+".retry_max", "%s is less than retry_base, %s", e.RetryMax, e.RetryBase)
 	}
 	return e
 }

@@ -48,7 +48,11 @@ func parseTemplate(text string) (Template, error) {
 		}
 		name, after, closed := strings.Cut(rest, "}")
 		if !closed || !slices.Contains(Placeholders, name) {
-			return Template{}, fmt.Errorf("{%.40s is none of the placeholders {%s}", rest, strings.Join(Placeholders, "}, {"))
+			bad := "{" + name
+			if closed {
+				bad += "}"
+			}
+			return Template{}, fmt.Errorf("%.42s is none of the placeholders {%s}", bad, strings.Join(Placeholders, "}, {"))
 		}
 		t.parts = append(t.parts, templatePart{text: name, placeholder: true})
 		text = after
