@@ -72,6 +72,15 @@ func TestEffectsOnTheBroker(t *testing.T) {
 		t.Errorf("the stream has %+v, %v", info.State, err)
 	}
 
+	// What the server does not take, however often it is tried, is given up at once.
+	large := fmt.Appendf(nil, `{"event":"message.opened","timestamp":1767323052,"message_id":"m1","to":"a@example.org","note":"%s"}`, strings.Repeat("x", 1<<20-200))
+	if status, err := harness.PostKoltrix(ingress.Addr, "/hooks/mail", large, harness.Secret); err != nil || status != http.StatusNoContent {
+		t.Fatalf("the large delivery: %d, %v", status, err)
+	}
+	s.AwaitInt(time.Minute, 1, `select count(*) from effects where name = 'stored' and state = 'given_up' and attempts = 1
+		and last_error ~ 'the body has 10486\d\d bytes, and the server takes 1048576 with the headers: .*; raise max_payload of the NATS server, or .*body: raw'`)
+	s.AwaitInt(time.Minute, 1, "select count(*) from effects where name = 'told' and state = 'given_up' and attempts = 1 and last_error like '%raise max_payload of the NATS server'")
+
 	// Without a broker they wait, and are performed when it is back.
 	s.NATS.Kill()
 	happened(t, ingress, harness.Happening{Message: "m1", Event: "complained", At: 1767323051})

@@ -2,10 +2,13 @@ package target
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/catchwater/catchwater/pkg/effects"
+	"github.com/catchwater/catchwater/pkg/inbox"
 	"github.com/catchwater/catchwater/pkg/source"
 	"github.com/catchwater/catchwater/pkg/tracing"
 )
@@ -28,8 +31,17 @@ func (t natsTarget) Perform(ctx context.Context, call *effects.Call) error {
 	if traceparent := tracing.Traceparent(ctx); traceparent != "" {
 		msg.Header.Set(tracing.Header, traceparent)
 	}
+	publish := t.broker.Store
 	if t.settings.Confirm == source.ConfirmServer {
-		return t.broker.Send(ctx, msg)
+		publish = t.broker.Send
 	}
-	return t.broker.Store(ctx, msg)
+	err = publish(ctx, msg)
+	if errors.Is(err, nats.ErrMaxPayload) { // it stays as large
+		advice := "raise max_payload of the NATS server"
+		if t.settings.Body == source.BodyEvent {
+			advice += ", or have the effect publish the delivery alone (body: raw), which is smaller"
+		}
+		return &inbox.PermanentError{Err: fmt.Errorf("%w; %s", err, advice)}
+	}
+	return err
 }

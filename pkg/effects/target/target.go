@@ -44,9 +44,9 @@ func (e *Error) Error() string { return e.Text }
 // Broker is what publishing needs of a bus.
 type Broker interface {
 	// Store returns when a stream has stored the message, or had stored one of the
-	// same id before.
+	// same id before. It wraps nats.ErrMaxPayload where the server takes none as large.
 	Store(ctx context.Context, msg *nats.Msg) error
-	// Send returns when the server has taken the message.
+	// Send returns when the server has taken the message; errors are as Store's.
 	Send(ctx context.Context, msg *nats.Msg) error
 }
 
