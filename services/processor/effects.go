@@ -26,6 +26,9 @@ const (
 	// nobody recorded are left to those who made them: while it was away they could
 	// not record them.
 	settleTime = 10 * time.Second
+	// longestRest bounds how long one answer's Retry-After keeps all calls of an
+	// effect waiting. The row that was answered waits as long as it was told to.
+	longestRest = 5 * time.Minute
 )
 
 // performer performs effects that are due. It works apart from the processing of
@@ -34,7 +37,7 @@ const (
 // One goroutine (run) claims effects for all lanes at once and starts a goroutine
 // for each call; another (record) writes down what came of them, many at a time.
 // A lane's place is taken until that is done, so no more is claimed than can be
-// recorded. Only run touches the lanes.
+// recorded. Only run touches the lanes, but for the digests, which are record's.
 type performer struct {
 	db      effects.DB
 	log     *slog.Logger
@@ -65,6 +68,8 @@ type lane struct {
 	more   bool      // there may be due ones that it had no place for
 	rests  time.Time // until when its target asked to be left alone
 	marked watermark // before which nothing of it is due
+
+	failures, givenUp digest // what the log says of them
 }
 
 // attempt is a call that is made.
@@ -94,6 +99,7 @@ func newPerformer(db effects.DB, cfg Config, sources *source.Config, options tar
 			errs = append(errs, err)
 			p.lanes[effects.Kind{Source: s.Name, Name: e.Name}] = &lane{
 				effect: e, target: opened, lease: e.Timeout + cfg.EffectLease, places: cfg.EffectWorkers,
+				failures: digest{lines: failureLines, period: failurePeriod}, givenUp: digest{lines: givenUpLines, period: givenUpPeriod},
 			}
 		}
 	}
@@ -166,9 +172,20 @@ func (p *performer) heed(batch []attempt) {
 	for _, a := range batch {
 		a.lane.busy--
 		if a.rest > 0 {
-			a.lane.rests = time.Now().Add(a.rest)
+			p.rest(a, time.Now())
 		}
 	}
+}
+
+// rest leaves a target alone that asked for it, though not for as long as it may
+// have asked one call to wait: what it says of one may not hold for all.
+func (p *performer) rest(a attempt, now time.Time) {
+	until := now.Add(min(a.rest, longestRest))
+	if now.After(a.lane.rests) { // once a pause, not once a call that was under way
+		p.log.Warn("the target asked to be left alone: no call of this effect is made until then", slog.String("source", a.Call.Source),
+			slog.String("effect", a.Call.Name), slog.Time("until", until), slog.Duration("asked_for", a.rest))
+	}
+	a.lane.rests = until
 }
 
 // dispatch claims what is due, for all lanes or for those that may have more, and

@@ -2,15 +2,12 @@ package processor
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/catchwater/catchwater/pkg/effects"
-	"github.com/catchwater/catchwater/pkg/effects/target"
-	"github.com/catchwater/catchwater/pkg/tracing"
 )
 
 const (
@@ -23,11 +20,17 @@ const (
 
 // record writes down what came of calls, for as long as calls are made.
 func (p *performer) record(stop context.Context) {
+	digests := time.NewTicker(digestInterval)
+	defer digests.Stop()
+	defer func() { p.sumUp(time.Now(), true) }()
 	for {
 		var batch []attempt
 		select {
 		case first := <-p.results:
 			batch = p.collect(first)
+		case now := <-digests.C:
+			p.sumUp(now, false)
+			continue
 		case <-p.drained:
 			return
 		}
@@ -108,34 +111,6 @@ func (p *performer) warnOfEndedClaims(batch []attempt, now time.Time) {
 			a.until = time.Time{}
 		}
 	}
-}
-
-// count logs and counts a call.
-func (p *performer) count(a attempt) {
-	outcome, level, text := callPerformed, slog.LevelDebug, "performed an effect"
-	var answer *target.Error
-	refused := errors.As(a.Err, &answer) && answer.Refused
-	switch {
-	case a.State == effects.GivenUp:
-		outcome, level, text = callGivenUp, slog.LevelError, "an effect was given up; when the cause is mended, `catchwater effects retry` releases it"
-	case refused:
-		outcome, level, text = callRefused, slog.LevelWarn, "an effect was refused; it will be tried again, in case something is mended over there"
-	case a.State == effects.Pending:
-		outcome, level, text = callFailed, slog.LevelWarn, "an effect could not be performed; it will be tried again"
-	}
-	p.metrics.performed(a, outcome)
-	attrs := []slog.Attr{
-		slog.String("source", a.Call.Source), slog.String("effect", a.Call.Name), slog.String("key", a.Call.Key()),
-		slog.Int("attempt", a.Call.Attempt), slog.Duration("took", a.took),
-	}
-	if a.Err != nil {
-		attrs = append(attrs, slog.Duration("retry_in", a.RetryIn), slog.Any("error", a.Err))
-	}
-	var panicked *panicError
-	if errors.As(a.Err, &panicked) {
-		attrs = append(attrs, slog.String("stack", string(panicked.stack)))
-	}
-	p.log.LogAttrs(tracing.WithTraceparent(context.Background(), a.Call.Traceparent), level, text, attrs...)
 }
 
 // watch keeps the gauges, and reports effects that nobody is going to perform.

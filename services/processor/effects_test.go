@@ -296,6 +296,31 @@ func TestATargetThatAsksToBeLeftAlone(t *testing.T) {
 	if made.calls["all"] != 1 {
 		t.Errorf("%d calls were made", made.calls["all"])
 	}
+	if n := strings.Count(s.log.String(), "asked to be left alone: no call of this effect is made until then\" source=mail effect=crm until="); n != 1 {
+		t.Errorf("%d lines tell of the pause:\n%s", n, s.log)
+	}
+}
+
+func TestOneAnswerSilencesAnEffectForMinutesAtMost(t *testing.T) {
+	t.Parallel()
+	s := stillScene(t, 3, map[string]call{"crm": nil})
+	l := s.lanes[effects.Kind{Source: "mail", Name: "crm"}]
+	a := attempt{lane: l, rest: time.Hour, Result: effects.Result{Call: &effects.Call{Name: "crm", Event: effects.Event{Source: "mail"}}}}
+	now := time.Now()
+	s.rest(a, now)
+	s.rest(a, now.Add(time.Second)) // a call that was under way
+	if got := l.rests.Sub(now); got != longestRest+time.Second {
+		t.Errorf("it rests for %s", got)
+	}
+	a.rest = time.Minute
+	later := now.Add(time.Hour)
+	s.rest(a, later)
+	if got := l.rests.Sub(later); got != time.Minute {
+		t.Errorf("it rests for %s", got)
+	}
+	if n := strings.Count(s.log.String(), "asked to be left alone"); n != 2 {
+		t.Errorf("%d lines tell of two pauses:\n%s", n, s.log)
+	}
 }
 
 // TestRecordingIsTriedUntilItSucceeds takes the table away while a call is under
