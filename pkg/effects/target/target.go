@@ -95,6 +95,10 @@ func (handler) Watch(context.Context) {}
 // errNoBody says that there is nothing to tell of an event any more.
 var errNoBody = &inbox.PermanentError{Err: errors.New("the event's payload has been dropped")}
 
+// notHandedOn are headers of the sender's, which are not those of a call. How the
+// bytes are compressed is told by the bytes: a source may store them inflated.
+var notHandedOn = []string{"User-Agent", "Content-Encoding", "Authorization", "Cookie", "Host", "Connection"}
+
 // content returns what a call carries, and the headers that say what that is. It
 // is the same at each attempt.
 func content(call *effects.Call, form source.EffectBody) ([]byte, http.Header, error) {
@@ -110,9 +114,7 @@ func content(call *effects.Call, form source.EffectBody) ([]byte, http.Header, e
 	for name, value := range call.Headers {
 		header.Set(name, value)
 	}
-	// The sender's, which are not those of this call. How the bytes are compressed is
-	// told by the bytes: a source may store them inflated.
-	for _, name := range []string{"User-Agent", "Content-Encoding", "Authorization", "Cookie", "Host", "Connection"} {
+	for _, name := range notHandedOn {
 		header.Del(name)
 	}
 	row := call.Row()

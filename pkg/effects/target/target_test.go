@@ -158,6 +158,10 @@ func TestARawCallIsTheDeliveryItself(t *testing.T) {
 	to := mustOpen(t, "{name: crm, http: {url: '"+r.URL+"', secret: {env: S}, body: raw}}", target.Options{Getenv: func(string) string { return oldSecret }})
 	call := aCall()
 	call.Headers["Content-Encoding"] = "gzip" // which the ingress has undone
+	notHandedOn := []string{"Authorization", "Cookie", "User-Agent", "Host", "Connection", "Content-Encoding"}
+	for _, name := range notHandedOn[:5] {
+		call.Headers[name] = "hunter2"
+	}
 	packed := aCall()
 	packed.Body = []byte("\x1f\x8bpacked")
 	for _, c := range []*effects.Call{call, packed} {
@@ -169,6 +173,17 @@ func TestARawCallIsTheDeliveryItself(t *testing.T) {
 	if got[0].body != string(call.Body) || got[0].Get("Content-Type") != "application/json; charset=utf-8" || got[0].Get("X-Koltrix-Event") != "e" ||
 		got[0].Get("Content-Encoding") != "" || got[0].Get("Webhook-Id") != call.Key() || !verifies(t, got[0], oldSecret) {
 		t.Errorf("got %+v", got[0])
+	}
+	page, err := os.ReadFile("../../../docs/effects.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, told, _ := strings.Cut(string(page), "Of the kept headers ")
+	told, _, _ = strings.Cut(told, " are not handed on")
+	for _, name := range notHandedOn {
+		if got[0].Get(name) == "hunter2" || !strings.Contains(told, "`"+name+"`") {
+			t.Errorf("%s: the receiver got %q, and the page says that these are not handed on: %s", name, got[0].Get(name), told)
+		}
 	}
 	if got[1].body != string(packed.Body) || got[1].Get("Content-Encoding") != "gzip" {
 		t.Errorf("compressed bytes: %+v", got[1])
