@@ -120,6 +120,29 @@ func TestTheFirstEventCreatesTheMessageWhereThatIsSet(t *testing.T) {
 	s.AwaitInt(30*time.Second, 1, "select count(*) from messages where message_id = 'm1' and status = 'opened' and opened = 1")
 }
 
+// TestManyEventsInALittleBodyCountForWhatTheyTake sends some that fit into the
+// ingress's memory for bodies, and more than do.
+func TestManyEventsInALittleBodyCountForWhatTheyTake(t *testing.T) {
+	t.Parallel()
+	s := harness.New(t)
+	s.Configure("sources:\n  many:\n    preset: koltrix\n    secrets: [{env: KOLTRIX_SECRET}]\n    projection: none\n    events: $\n    key: [n]\n")
+	ingress := s.StartService("ingress", "CATCHWATER_BODY_MEMORY=4194304", "CATCHWATER_BATCH_ROWS=10")
+	for count, want := range map[int]int{1000: http.StatusNoContent, 9000: http.StatusServiceUnavailable} {
+		var body strings.Builder
+		for n := range count {
+			fmt.Fprintf(&body, `,{"n":%d}`, n)
+		}
+		text := "[" + body.String()[1:] + "]"
+		status, err := harness.PostKoltrix(ingress.Addr, "/hooks/many", []byte(text), harness.Secret)
+		if err != nil || status != want {
+			t.Errorf("%d events in %d bytes: answered %d, %v; want %d", count, len(text), status, err, want)
+		}
+	}
+	if n := s.Int("select count(*) from inbox"); n != 1000 {
+		t.Errorf("%d rows are stored, want 1000", n)
+	}
+}
+
 // TestTheWorkedExampleOfArrays takes the example of the documentation as it
 // stands there, and sends what SendGrid sends.
 func TestTheWorkedExampleOfArrays(t *testing.T) {

@@ -282,6 +282,24 @@ func TestEventsOfMessagesNotKnownYetWait(t *testing.T) {
 	}
 }
 
+// TestAnEventThatIsPutOffWhileItsMessageIsRegistered has the registration commit
+// between the processor's look for the message and its own commit.
+func TestAnEventThatIsPutOffWhileItsMessageIsRegistered(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.receive("bounced 5", "bounced 5 m2")
+	f.register("m1")
+	f.later() // as the processor's putting it off does, that came after
+	for range 2 {
+		if woken, err := messages.Wake(t.Context(), f.db); err != nil || woken > 1 {
+			t.Fatalf("%d are woken, %v", woken, err)
+		}
+	}
+	if got := f.text("select string_agg(subject || ' ' || (next_attempt_at <= now())::text, ', ' order by subject) from inbox"); got != "m1 true, m2 false" {
+		t.Errorf("due are %s", got)
+	}
+}
+
 func TestTheFirstEventRegistersTheMessageWhereThatIsSet(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "messages: {create: true}")

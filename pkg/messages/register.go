@@ -19,6 +19,8 @@ var (
 	registerSQL string
 	//go:embed sql/list.sql
 	listSQL string
+	//go:embed sql/wake.sql
+	wakeSQL string
 	//go:embed sql/stuck.sql
 	stuckSQL string
 )
@@ -65,6 +67,16 @@ func checkID(id string) error {
 		return nil
 	}
 	return fmt.Errorf("the id %.40q %s: events about it wait for the message sha256:%x, the hash of the id; register that", id, fault, sha256.Sum256([]byte(id)))
+}
+
+// Wake makes events due that wait though their message is registered, and returns
+// how many: those that a processor was putting off at that very moment.
+func Wake(ctx context.Context, db DB) (int64, error) {
+	tag, err := db.Exec(ctx, wakeSQL)
+	if err != nil {
+		return 0, fmt.Errorf("wake waiting events: %w", err)
+	}
+	return tag.RowsAffected(), nil
 }
 
 // Message is a message as an operator looks at it.

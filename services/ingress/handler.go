@@ -111,6 +111,10 @@ func (h *handler) serve(c echo.Context) error {
 	return c.NoContent(a.status)
 }
 
+// eventBytes is about what one of several events takes besides its body until it
+// is written: little bodies can hold many.
+const eventBytes = 1 << 10
+
 // receive verifies and stores a delivery.
 func (h *handler) receive(ctx context.Context, r *http.Request, target endpoint) answer {
 	memory := &lease{budget: h.memory}
@@ -128,7 +132,10 @@ func (h *handler) receive(ctx context.Context, r *http.Request, target endpoint)
 		return a
 	}
 	events := target.source.Events(r.Header, content.signed, content.plain)
-	traceparent := tracing.Traceparent(ctx)
+	if len(events) > 1 && !memory.grow(int64(len(events))*eventBytes) {
+		return bodyAnswer(errBodyMemory)
+	}
+	traceparent, headers := tracing.Traceparent(ctx), target.source.Keep(r.Header)
 	deliveries := make([]inbox.Delivery, 0, len(events))
 	for _, event := range events {
 		if event.Test {
@@ -142,7 +149,7 @@ func (h *handler) receive(ctx context.Context, r *http.Request, target endpoint)
 			OccurredAt:  event.OccurredAt,
 			Origin:      inbox.FromDelivery,
 			Body:        event.Body,
-			Headers:     target.source.Keep(r.Header),
+			Headers:     headers,
 			Traceparent: traceparent,
 			Quarantine:  event.Quarantine,
 		})

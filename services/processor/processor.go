@@ -143,6 +143,7 @@ func (p *processor) run(ctx context.Context, db messages.DB) {
 	loops.Go(func() { p.consumer.Run(ctx) })
 	loops.Go(func() { p.scan(ctx) })
 	loops.Go(func() { p.backlog.watch(ctx, db) })
+	loops.Go(func() { p.wake(ctx, db) })
 	loops.Go(func() { p.performer.run(ctx) })
 	for range p.cfg.Workers {
 		loops.Go(func() { p.answer(ctx) })
