@@ -249,6 +249,13 @@ func TestARowThatIsAlwaysTooSlowIsQuarantined(t *testing.T) {
 	if got := f.text(states); got != "pending 0, pending 0" {
 		t.Errorf("beside another: %s", got)
 	}
+	// The rows are locked until the server has heard that nobody waits any more.
+	const sleeping = "select count(*)::text from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and query like '%pg_sleep%'"
+	for deadline := time.Now().Add(30 * time.Second); f.text(sleeping) != "0"; <-time.After(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the connection that was given up is still there")
+		}
+	}
 	for _, want := range []string{"pending 0, pending 1", "pending 0, quarantined 2"} {
 		if result, err := f.process(ids[1:]); err != nil || len(result.failures) != 1 {
 			t.Fatalf("alone: %+v, %v", result, err)
