@@ -25,12 +25,28 @@ type up struct {
 	t    *testing.T
 	data string
 	cmd  *exec.Cmd
-	out  bytes.Buffer
+	out  stdout
+}
+
+// stdout is what an up writes, and whether its env file was there when it said
+// that it stops.
+type stdout struct {
+	bytes.Buffer
+	env             string
+	stoppingWithEnv bool
+}
+
+func (o *stdout) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("catchwater: stopping")) {
+		_, err := os.Stat(o.env)
+		o.stoppingWithEnv = err == nil
+	}
+	return o.Buffer.Write(p)
 }
 
 func startUp(t *testing.T, data string, args ...string) *up {
 	t.Helper()
-	u := &up{t: t, data: data}
+	u := &up{t: t, data: data, out: stdout{env: filepath.Join(data, "env")}}
 	u.cmd = exec.Command(harness.Program(t, "catchwater"), append([]string{"--data-dir", data, "up", "--ports=free", "--rate=20", "--mail-rate=10"}, args...)...)
 	u.cmd.Stdout, u.cmd.Stderr = &u.out, &u.out
 	u.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -116,6 +132,26 @@ func (u *up) awaitLostBounce() {
 	})
 }
 
+// get asks for a page, with a bearer key where one is given.
+func (u *up) get(page, key string, want int) {
+	u.t.Helper()
+	request, err := http.NewRequestWithContext(u.t.Context(), http.MethodGet, page, nil)
+	if err != nil {
+		u.t.Error(err)
+		return
+	}
+	request.Header.Set("Authorization", "Bearer "+key)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		u.t.Error(err)
+		return
+	}
+	defer response.Body.Close()
+	if response.StatusCode != want {
+		u.t.Errorf("%s answers %d, want %d", page, response.StatusCode, want)
+	}
+}
+
 // left returns the command lines of processes that have to do with the folder.
 func (u *up) left() []string {
 	var lines []string
@@ -161,6 +197,16 @@ func TestUp(t *testing.T) {
 			t.Errorf("the env file has no %s", name)
 		}
 	}
+	for _, service := range []string{"INGRESS", "PROCESSOR", "RECONCILER", "SIMULATOR"} {
+		first.get(first.env()[service+"_HEALTH_URL"]+"/livez", "", http.StatusOK)
+	}
+	for variable, path := range map[string]string{"DEMO_API_KEY_FILE": "/v1/async/task/none", "DEMO_MAIL_API_KEY_FILE": "/v1/messages/none"} {
+		key, err := os.ReadFile(first.env()[variable])
+		if err != nil {
+			t.Errorf("%s: %v", variable, err)
+		}
+		first.get(first.env()["SIMULATOR_URL"]+path, string(bytes.TrimSpace(key)), http.StatusNotFound) // not 401
+	}
 	if out, err := exec.Command(harness.Program(t, "catchwater"), "--data-dir", data, "inbox", "list", "--limit", "3").CombinedOutput(); err != nil || !bytes.Contains(out, []byte("processed")) {
 		t.Errorf("inbox list: %v %s", err, out)
 	}
@@ -175,6 +221,9 @@ func TestUp(t *testing.T) {
 		t.Errorf("Ctrl-C ended it with %v:\n%s", err, first.out.String())
 	}
 	first.awaitNothingLeft()
+	if first.out.stoppingWithEnv { // a second Ctrl-C would have left it
+		t.Error("the env file was there while it stopped")
+	}
 
 	second := startUp(t, data)
 	done = second.awaitWork(done)
@@ -206,5 +255,9 @@ func TestUpNamesTheFlagOfATakenPort(t *testing.T) {
 	out, err := exec.Command(harness.Program(t, "catchwater"), "--data-dir", t.TempDir(), "up", "--ingress-port", port).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "--ingress-port") || !strings.Contains(string(out), "--ports=free") {
 		t.Errorf("got %v %s", err, out)
+	}
+	out, err = exec.Command(harness.Program(t, "catchwater"), "--data-dir", t.TempDir(), "up", "--ports=free", "--ingress-port", port).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "leave the flag out") || strings.Contains(string(out), "run with --ports=free") {
+		t.Errorf("with free ports: %v %s", err, out)
 	}
 }

@@ -42,9 +42,12 @@ func openFolder(dir string) (*folder, error) {
 }
 
 func (f *folder) close() {
-	_ = os.Remove(f.path("env")) // it would lead nowhere
+	f.removeEnv()
 	_ = f.lock.Close()
 }
+
+// removeEnv removes the env file, which leads nowhere once the system stops.
+func (f *folder) removeEnv() { _ = os.Remove(f.path("env")) }
 
 // secret returns what a file under secrets/ holds, made the first time.
 func (f *folder) secret(name string) (string, error) {
@@ -84,10 +87,15 @@ func (u *setup) writeEnv() error {
 		"NATS_URL=" + quote(u.broker.url()),
 		"INGRESS_URL=" + quote("http://"+local(u.IngressPort)),
 		"CATCHWATER_CONFIG=" + quote(u.configPath),
+		"INGRESS_HEALTH_URL=" + quote("http://"+local(u.IngressHealthPort)),
+		"PROCESSOR_HEALTH_URL=" + quote("http://"+local(u.ProcessorHealthPort)),
+		"RECONCILER_HEALTH_URL=" + quote("http://"+local(u.ReconcilerHealthPort)),
 	}
 	if !u.NoSimulator {
 		lines = append(lines, "SIMULATOR_URL="+quote("http://"+local(u.SimulatorPort)),
-			"DEMO_SECRET_FILE="+quote(u.answers.signingFile), "DEMO_MAIL_SECRET_FILE="+quote(u.mail.signingFile))
+			"SIMULATOR_HEALTH_URL="+quote("http://"+local(u.SimulatorHealthPort)),
+			"DEMO_SECRET_FILE="+quote(u.answers.signingFile), "DEMO_MAIL_SECRET_FILE="+quote(u.mail.signingFile),
+			"DEMO_API_KEY_FILE="+quote(u.answers.apiKeyFile), "DEMO_MAIL_API_KEY_FILE="+quote(u.mail.apiKeyFile))
 	}
 	making := u.folder.path("env.making")
 	if err := os.WriteFile(making, []byte(strings.Join(lines, "\n")+"\n"), private); err != nil {

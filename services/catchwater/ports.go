@@ -51,12 +51,20 @@ func (c *upCommand) choosePorts(ctx context.Context) error {
 		}
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", local(*p.port))
 		if err != nil {
-			errs = append(errs, fmt.Errorf("port %d is taken: give another with %s, or run with --ports=free", *p.port, p.flag))
+			errs = append(errs, fmt.Errorf("port %d is taken: %s", *p.port, c.insteadOf(p.flag)))
 			continue
 		}
 		_ = listener.Close()
 	}
 	return errors.Join(errs...)
+}
+
+// insteadOf says what to do about a port that is taken.
+func (c *upCommand) insteadOf(flag string) string {
+	if c.Ports == "free" { // it was given by the flag
+		return "give another with " + flag + ", or leave the flag out for any that is free"
+	}
+	return "give another with " + flag + ", or run with --ports=free"
 }
 
 // defaults returns a service's settings as they are when nothing is given.

@@ -103,7 +103,8 @@ type setup struct {
 	database *database
 	broker   *broker
 
-	configPath    string // of the sources file
+	configPath    string   // of the sources file
+	sources       []string // their names
 	answers, mail demoSecrets
 }
 
@@ -154,6 +155,7 @@ func (u *setup) runServices(ctx context.Context, screen *screen, log *slog.Logge
 		watchers.Go(func() { u.demonstrate(ctx, log) })
 	}
 	<-ctx.Done()
+	u.folder.removeEnv() // now, for a second signal ends the process at once
 	watchers.Wait()
 	screen.say("stopping …")
 	for _, p := range parts {
