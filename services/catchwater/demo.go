@@ -71,12 +71,18 @@ func (u *setup) configure() error {
 	if u.mail, err = u.folder.demoSecrets(demoMailSource); err != nil {
 		return err
 	}
-	if u.configPath = u.Config; u.configPath != "" {
-		return nil
+	if u.configPath = u.Config; u.configPath == "" {
+		u.configPath = u.folder.path("catchwater.yaml")
+		if err := os.WriteFile(u.configPath, []byte(demoConfigFor(u.answers, u.mail, u.SimulatorPort)), 0o644); err != nil {
+			return fmt.Errorf("write the demonstration's sources file: %w", err)
+		}
 	}
-	u.configPath = u.folder.path("catchwater.yaml")
-	if err := os.WriteFile(u.configPath, []byte(demoConfigFor(u.answers, u.mail, u.SimulatorPort)), 0o644); err != nil {
-		return fmt.Errorf("write the demonstration's sources file: %w", err)
+	sources, err := source.Load(u.configPath)
+	if err != nil {
+		return err
+	}
+	for _, s := range sources.Sources {
+		u.sources = append(u.sources, s.Name)
 	}
 	return nil
 }

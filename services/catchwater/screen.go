@@ -72,7 +72,7 @@ func (s *screen) watch(ctx context.Context, u *setup) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for began := time.Now(); ; {
-		current, err := readSummary(ctx, pool)
+		current, err := readSummary(ctx, pool, u.sources)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -128,6 +128,7 @@ type summary struct {
 	oldest                                   time.Duration
 	completed, failed, lastMinute            int64
 	byDelivery, byReconcile                  int64
+	effects, givenUp                         int64 // pending, given up
 	open, overdue, investigate               int64
 	statuses                                 []statusCount
 	latest                                   []latestAnswer
@@ -146,12 +147,13 @@ type latestAnswer struct {
 	took           time.Duration
 }
 
-func readSummary(ctx context.Context, pool *pgxpool.Pool) (summary, error) {
+// readSummary reads how a system with these sources stands.
+func readSummary(ctx context.Context, pool *pgxpool.Pool, sources []string) (summary, error) {
 	ctx, cancel := context.WithTimeout(ctx, lineTime)
 	defer cancel()
 	var s summary
-	err := pool.QueryRow(ctx, summarySQL).Scan(&s.processed, &s.pending, &s.waiting, &s.quarantined, &s.oldest, &s.completed,
-		&s.failed, &s.lastMinute, &s.byDelivery, &s.byReconcile, &s.open, &s.overdue, &s.investigate)
+	err := pool.QueryRow(ctx, summarySQL, sources).Scan(&s.processed, &s.pending, &s.waiting, &s.quarantined, &s.oldest, &s.completed,
+		&s.failed, &s.lastMinute, &s.byDelivery, &s.byReconcile, &s.effects, &s.givenUp, &s.open, &s.overdue, &s.investigate)
 	if err != nil {
 		return s, err
 	}
@@ -196,9 +198,30 @@ func (s summary) messageLines() (lines []string) {
 
 // line is the summary in one line.
 func (s summary) line() string {
-	return fmt.Sprintf("answers %d (%d in the last minute), messages %d, inbox processed %d pending %d quarantined %d, submitted and open %d, overdue %d, by reconciling %d",
+	line := fmt.Sprintf("answers %d (%d in the last minute), messages %d, inbox processed %d pending %d quarantined %d, submitted and open %d, overdue %d, by reconciling %d",
 		s.completed+s.failed, s.lastMinute, s.messages(), s.processed, s.pending, s.quarantined, s.open, s.overdue, s.byReconcile)
+	if s.waiting > 0 {
+		line += fmt.Sprintf(", waiting for their message %d", s.waiting)
+	}
+	if s.effects > 0 || s.givenUp > 0 {
+		line += fmt.Sprintf(", effects pending %d given up %d", s.effects, s.givenUp)
+	}
+	return line
 }
+
+// seldomLines are of what there seldom is anything.
+func (s summary) seldomLines() (lines []string) {
+	if s.waiting > 0 {
+		lines = append(lines, fmt.Sprintf("  waiting      %d events for their message to be registered", s.waiting))
+	}
+	if s.effects > 0 || s.givenUp > 0 {
+		lines = append(lines, fmt.Sprintf("  effects      pending %-10d given up %d", s.effects, s.givenUp))
+	}
+	return lines
+}
+
+// pageLines is how many lines a page has at most: a terminal of 24 shows it all.
+const pageLines = 23
 
 // page is the summary as a screen.
 func (s summary) page(u *setup, up time.Duration, err error) []string {
@@ -220,16 +243,15 @@ func (s summary) page(u *setup, up time.Duration, err error) []string {
 		return append(lines, "  the database does not answer: "+err.Error(), "", "  Ctrl-C stops everything.")
 	}
 	lines = append(lines,
-		fmt.Sprintf("  inbox        processed %-8d pending %-8d quarantined %-6d oldest %s", s.processed, s.pending+s.waiting, s.quarantined, s.oldest.Round(100*time.Millisecond)),
+		fmt.Sprintf("  inbox        processed %-8d pending %-8d quarantined %-6d oldest %s", s.processed, s.pending, s.quarantined, s.oldest.Round(100*time.Millisecond)),
 		fmt.Sprintf("  answers      completed %-8d failed %-7d in the last minute %d", s.completed, s.failed, s.lastMinute),
 	)
 	lines = append(append(lines, s.messageLines()...),
 		fmt.Sprintf("  came by      delivery %-9d reconcile %d", s.byDelivery, s.byReconcile),
 		fmt.Sprintf("  submitted    open %-13d overdue %-6d needs investigation %d", s.open, s.overdue, s.investigate),
-		"",
-		"  latest answers",
 	)
-	for _, a := range s.latest {
+	lines = append(append(lines, s.seldomLines()...), "", "  latest answers")
+	for _, a := range s.latest[:max(0, min(len(s.latest), pageLines-2-len(lines)))] {
 		lines = append(lines, fmt.Sprintf("    %s  %-9s  by %-9s  after %-8s %s", a.at.Local().Format(time.TimeOnly), a.status, a.origin, a.took.Round(time.Millisecond), a.taskID))
 	}
 	return append(lines, "", "  Ctrl-C stops everything.")
