@@ -67,6 +67,17 @@ const (
 // suppressing are the statuses that suppress where the settings do not say.
 var suppressing = []string{"bounced", "complained", StatusUnsubscribed}
 
+// Statuses returns the statuses that messages can have, sorted: those that events
+// give, and the one before any event.
+func (m *Messages) Statuses() []string {
+	names := []string{"queued"}
+	for _, s := range m.statuses {
+		names = append(names, s.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // Status returns what an event of a type gives its message; false for a type
 // that moves no status.
 func (m *Messages) Status(eventType string) (Status, bool) {

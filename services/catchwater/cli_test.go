@@ -105,6 +105,16 @@ func TestSettingsComeFromTheEnvironmentOrTheEnvFile(t *testing.T) {
 // onDatabase runs a command line on a database, and returns what it printed.
 func onDatabase(t *testing.T, url string, args ...string) string {
 	t.Helper()
+	exit, out := runOnDatabase(t, url, args...)
+	if exit != 0 {
+		t.Errorf("%v: exit status %d:\n%s", args, exit, out)
+	}
+	return out
+}
+
+// runOnDatabase is onDatabase for command lines that may fail.
+func runOnDatabase(t *testing.T, url string, args ...string) (exit int, printed string) {
+	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "secret")
 	secrets := demoSecrets{signingFile: file, apiKeyFile: file}
@@ -119,10 +129,8 @@ func onDatabase(t *testing.T, url string, args ...string) string {
 		}
 	}
 	var out bytes.Buffer
-	if exit := Main(append([]string{"--data-dir", dir}, args...), &out, &out); exit != 0 {
-		t.Errorf("%v: exit status %d:\n%s", args, exit, out.String())
-	}
-	return out.String()
+	exit = Main(append([]string{"--data-dir", dir}, args...), &out, &out)
+	return exit, out.String()
 }
 
 func TestMigrateSaysWhatItApplied(t *testing.T) {

@@ -3,7 +3,6 @@ package catchwater
 import (
 	"context"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/catchwater/catchwater/pkg/inbox"
@@ -24,28 +23,32 @@ type inboxListCommand struct {
 }
 
 func (c inboxListCommand) Run(ctx context.Context, s *settings, out output) error {
-	if c.Limit < 1 {
-		return fmt.Errorf("--limit is %d: use at least 1", c.Limit)
+	if err := checkList(c.Limit, c.OlderThan); err != nil {
+		return err
 	}
 	conn, err := s.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close(ctx)
-	entries, err := inbox.List(ctx, conn, inbox.Filter{State: c.State, Source: c.Source, OlderThan: c.OlderThan, Limit: c.Limit})
+	entries, err := inbox.List(ctx, conn, inbox.Filter{State: c.State, Source: c.Source, OlderThan: c.OlderThan, Limit: c.Limit + 1})
 	if err != nil {
 		return err
 	}
+	if len(entries) == 0 {
+		if err := s.checkSource(c.Source); err != nil {
+			return err
+		}
+	}
+	entries, more := limited(entries, c.Limit)
 	if c.JSON {
 		return printJSON(out, entries)
 	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tSOURCE\tEVENT KEY\tTYPE\tRECEIVED\tORIGIN\tSTATE\tATTEMPTS\tLAST ERROR")
+	table := newTable(out, "ID", "SOURCE", "EVENT KEY", "TYPE", "RECEIVED", "ORIGIN", "STATE", "ATTEMPTS", "LAST ERROR")
 	for _, e := range entries {
-		fmt.Fprintf(table, "%d\t%s\t%.60s\t%s\t%s\t%s\t%s\t%d\t%.80s\n", e.ID, e.Source, e.EventKey, or(e.EventType, "-"),
-			e.ReceivedAt.Format(time.DateTime), e.Origin, e.State, e.Attempts, or(e.LastError, "-"))
+		table.row(e.ID, e.Source, e.EventKey, or(e.EventType, "-"), e.ReceivedAt, e.Origin, e.State, e.Attempts, or(e.LastError, "-"))
 	}
-	return table.Flush()
+	return table.end(more)
 }
 
 type inboxShowCommand struct {

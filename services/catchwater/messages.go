@@ -2,8 +2,8 @@ package catchwater
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/catchwater/catchwater/pkg/messages"
@@ -52,8 +52,8 @@ type messagesListCommand struct {
 }
 
 func (c messagesListCommand) Run(ctx context.Context, s *settings, out output) error {
-	if c.Limit < 1 {
-		return fmt.Errorf("--limit is %d: use at least 1", c.Limit)
+	if err := checkList(c.Limit, c.OlderThan); err != nil {
+		return err
 	}
 	conn, err := s.connect(ctx)
 	if err != nil {
@@ -61,22 +61,27 @@ func (c messagesListCommand) Run(ctx context.Context, s *settings, out output) e
 	}
 	defer conn.Close(ctx)
 	list, err := messages.List(ctx, conn, messages.Filter{
-		Source: c.Source, Status: c.Status, IDs: c.IDs, NotFinal: c.NotFinal, OlderThan: c.OlderThan, Limit: c.Limit,
+		Source: c.Source, Status: c.Status, IDs: c.IDs, NotFinal: c.NotFinal, OlderThan: c.OlderThan, Limit: c.Limit + 1,
 	})
 	if err != nil {
 		return err
 	}
+	if len(list) == 0 {
+		if err := errors.Join(s.checkSource(c.Source), s.checkStatus(c.Status)); err != nil {
+			return err
+		}
+	}
+	list, more := limited(list, c.Limit)
 	if c.JSON {
 		return printJSON(out, list)
 	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "SOURCE\tMESSAGE\tREGISTERED\tSTATUS\tSINCE\tOPENED\tCLICKED")
+	table := newTable(out, "SOURCE", "MESSAGE", "REGISTERED", "STATUS", "SINCE", "OPENED", "CLICKED")
 	for _, m := range list {
 		since := "-"
 		if m.StatusAt != nil {
 			since = m.StatusAt.Format(time.DateTime)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\t%d\n", m.Source, m.MessageID, m.RegisteredAt.Format(time.DateTime), m.Status, since, m.Opened, m.Clicked)
+		table.row(m.Source, m.MessageID, m.RegisteredAt, m.Status, since, m.Opened, m.Clicked)
 	}
-	return table.Flush()
+	return table.end(more)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -80,6 +81,47 @@ func (s *settings) source(name string) (*source.Source, error) {
 		return nil, fmt.Errorf("there is no source %q in %s; name one with --source: %s", name, path, strings.Join(names, ", "))
 	}
 	return found, nil
+}
+
+// configured returns the sources file, or nothing where it is not known.
+func (s *settings) configured() (sources *source.Config, path string) {
+	path, err := s.get("CATCHWATER_CONFIG")
+	if err != nil {
+		return nil, ""
+	}
+	if sources, err = source.Load(path); err != nil {
+		return nil, ""
+	}
+	return sources, path
+}
+
+// checkSource is for a source of which nothing was found: an error where the
+// sources file is known and has no such source. Something may well be left of one
+// that was taken out.
+func (s *settings) checkSource(name string) error {
+	if sources, _ := s.configured(); sources == nil || name == "" {
+		return nil
+	}
+	_, err := s.source(name)
+	return err
+}
+
+// checkStatus is the same for a status, of messages of any source.
+func (s *settings) checkStatus(status string) error {
+	sources, path := s.configured()
+	if sources == nil || status == "" {
+		return nil
+	}
+	var known []string
+	for _, configured := range sources.Sources {
+		if configured.Messages != nil {
+			known = append(known, configured.Messages.Statuses()...)
+		}
+	}
+	if slices.Sort(known); slices.Contains(known, status) {
+		return nil
+	}
+	return fmt.Errorf("no source in %s gives the status %q; there are: %s", path, status, strings.Join(slices.Compact(known), ", "))
 }
 
 // reconciled returns a source of tasks whose provider can be asked.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"text/tabwriter"
 	"time"
 
 	"github.com/catchwater/catchwater/pkg/answerline"
@@ -111,8 +110,8 @@ type listCommand struct {
 }
 
 func (c listCommand) Run(ctx context.Context, s *settings, out output) error {
-	if c.Limit < 1 {
-		return fmt.Errorf("--limit is %d: use at least 1", c.Limit)
+	if err := checkList(c.Limit, c.OlderThan); err != nil {
+		return err
 	}
 	conn, err := s.connect(ctx)
 	if err != nil {
@@ -120,16 +119,21 @@ func (c listCommand) Run(ctx context.Context, s *settings, out output) error {
 	}
 	defer conn.Close(ctx)
 	list, err := tasks.List(ctx, conn, tasks.Filter{
-		Source: c.Source, Settled: c.All, NeedsInvestigation: c.NeedsInvestigation, OlderThan: c.OlderThan, Limit: c.Limit,
+		Source: c.Source, Settled: c.All, NeedsInvestigation: c.NeedsInvestigation, OlderThan: c.OlderThan, Limit: c.Limit + 1,
 	})
 	if err != nil {
 		return err
 	}
+	if len(list) == 0 {
+		if err := s.checkSource(c.Source); err != nil {
+			return err
+		}
+	}
+	list, more := limited(list, c.Limit)
 	if c.JSON {
 		return printJSON(out, list)
 	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "SOURCE\tTASK\tKEY\tSUBMITTED\tPOLLS\tLAST RESULT\tSTATE")
+	table := newTable(out, "SOURCE", "TASK", "KEY", "SUBMITTED", "POLLS", "LAST RESULT", "STATE")
 	for _, t := range list {
 		state := "open"
 		switch {
@@ -138,10 +142,9 @@ func (c listCommand) Run(ctx context.Context, s *settings, out output) error {
 		case t.NeedsInvestigationAt != nil:
 			state = "needs investigation"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", t.Source, or(t.TaskID, "(not known yet)"), or(t.IdempotencyKey, "-"),
-			t.CreatedAt.Format(time.DateTime), t.Polls, or(t.LastPollResult, "-"), state)
+		table.row(t.Source, or(t.TaskID, "(not known yet)"), or(t.IdempotencyKey, "-"), t.CreatedAt, t.Polls, or(t.LastPollResult, "-"), state)
 	}
-	return table.Flush()
+	return table.end(more)
 }
 
 func printJSON[T any](out io.Writer, list []T) error {
