@@ -115,6 +115,9 @@ func Done(ctx context.Context, tx pgx.Tx, ids []int64) error {
 type Wait struct {
 	ID  int64
 	For string // what has to come first
+	// Pending leaves the row among those that ought to be processed: what it waits
+	// for is this side's to bring.
+	Pending bool
 }
 
 // The limits of how long a waiting row is put off: as long again as it has
@@ -124,19 +127,20 @@ const (
 	mostWait  = 10 * time.Minute
 )
 
-// PutOff marks claimed rows as waiting until they are next looked at. It is no
-// attempt: a row may wait for ever.
+// PutOff puts claimed rows off until they are next looked at, and marks them as
+// waiting. It is no attempt: a row may wait for ever.
 func PutOff(ctx context.Context, tx pgx.Tx, waits []Wait) error {
 	if len(waits) == 0 {
 		return nil
 	}
 	ids := make([]int64, 0, len(waits))
 	texts := make([]string, 0, len(waits))
+	pending := make([]bool, 0, len(waits))
 	for _, wait := range waits {
-		ids = append(ids, wait.ID)
+		ids, pending = append(ids, wait.ID), append(pending, wait.Pending)
 		texts = append(texts, ErrorText("waits for "+wait.For))
 	}
-	if _, err := tx.Exec(ctx, putOffSQL, ids, texts, leastWait, mostWait); err != nil {
+	if _, err := tx.Exec(ctx, putOffSQL, ids, texts, leastWait, mostWait, pending); err != nil {
 		return fmt.Errorf("put off %d waiting rows: %w", len(waits), err)
 	}
 	return nil

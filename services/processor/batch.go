@@ -212,8 +212,10 @@ func (b *batcher) applyAll(ctx context.Context, tx pgx.Tx, rows []inbox.Row) (ou
 	for _, row := range rows {
 		p, ok := b.projections[row.Source]
 		if !ok {
-			err := fmt.Errorf("source %q is not in this processor's configuration", row.Source)
-			result.add(outcome{rows: []inbox.Row{row}, failures: []inbox.Failure{b.failure(row, err)}})
+			// Another processor may know it, or this one after its restart: no attempt.
+			result.add(outcome{rows: []inbox.Row{row}, waiting: []inbox.Wait{{
+				ID: row.ID, For: fmt.Sprintf("source %s to be in the processor's sources file", row.Source), Pending: true,
+			}}})
 			continue
 		}
 		if byProjection[p] == nil {

@@ -182,7 +182,7 @@ func TestSourcesOfOneBatch(t *testing.T) {
 	if _, err := f.process(ids); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := f.text(states), "processed 1, processed 1, pending 1"; got != want {
+	if got, want := f.text(states), "processed 1, processed 1, pending 0"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -281,5 +281,31 @@ func (f *fixture) exec(sql string) {
 	}
 	if err := tx.Commit(f.t.Context()); err != nil {
 		f.t.Fatal(err)
+	}
+}
+
+// TestARowOfAnUnknownSourceWaitsForOneWhoKnowsIt is what happens while a source is
+// added, and the ingress knows it before the processors do.
+func TestARowOfAnUnknownSourceWaitsForOneWhoKnowsIt(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ids := append(f.insert("stranger", "ok"), f.insert("other", "ok")...)
+	for range 5 { // more looks than there are attempts
+		if _, err := f.process(ids); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.text(states); got != "pending 0, processed 1" {
+			t.Fatalf("got %s", got)
+		}
+	}
+	if got := f.text("select last_error from inbox where state = 'pending' and next_attempt_at > received_at"); got != "waits for source stranger to be in the processor's sources file" {
+		t.Errorf("it says %q", got)
+	}
+	f.projections["stranger"] = projection.None{}
+	if _, err := f.process(ids); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.text(states); got != "processed 1, processed 1" {
+		t.Errorf("known: %s", got)
 	}
 }

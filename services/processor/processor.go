@@ -168,6 +168,15 @@ func (p *processor) record(ctx context.Context, via string, result outcome, err 
 	for _, row := range result.rows {
 		rows[row.ID] = row
 	}
+	unknown := make(map[string]int)
+	for _, wait := range result.waiting {
+		if wait.Pending {
+			unknown[rows[wait.ID].Source]++
+		}
+	}
+	for source, count := range unknown {
+		p.log.WarnContext(ctx, "rows are put off whose source is not in this processor's sources file", slog.String("source", source), slog.Int("rows", count))
+	}
 	for _, failure := range result.failures {
 		row := rows[failure.ID]
 		p.logFailure(tracing.WithTraceparent(ctx, row.Traceparent), row, failure)
