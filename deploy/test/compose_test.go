@@ -52,11 +52,24 @@ func TestUpAloneRunsTheDemonstration(t *testing.T) {
 	}
 }
 
+// sourcesText returns the sources file that a project's setup writes. It stands in
+// the environment, which is part of what compose makes a container anew for, in
+// every version; the content of a config is not.
+func sourcesText(t *testing.T, project *types.Project) string {
+	t.Helper()
+	setup := project.Services["setup"]
+	text := environmentOf(setup)["SOURCES"]
+	if text == "" || len(setup.Configs) > 0 {
+		t.Fatalf("setup has its sources from elsewhere than its environment: %q, %v", text, setup.Configs)
+	}
+	return text
+}
+
 // sourcesOf returns the sources of a project, and the environment variables that
 // their secrets and their providers' keys stand in.
 func sourcesOf(t *testing.T, project *types.Project) (sources *source.Config, secrets, tokens []string) {
 	t.Helper()
-	sources, err := source.Parse("catchwater.yaml", []byte(project.Configs["sources"].Content))
+	sources, err := source.Parse("catchwater.yaml", []byte(sourcesText(t, project)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,18 +241,20 @@ func TestComposeOrder(t *testing.T) {
 }
 
 // TestComposeWithASourceOfOnesOwn holds the example of an override to what it
-// says: one file, with the source and its secret.
+// says: one file, with the source, and its secret for whoever may use it.
 func TestComposeWithASourceOfOnesOwn(t *testing.T) {
 	project := loadCompose(t, "docker-compose.yml", "deploy/compose/override.example.yml")
 	sources, secrets, _ := sourcesOf(t, project)
 	if len(sources.Sources) != 1 || sources.Lookup("payments") == nil {
 		t.Errorf("the override's sources are not those that are used: %v", sources.Sources)
 	}
-	environment := environmentOf(project.Services["ingress"])
-	configure(t, "ingress", environment, append(secrets, "ANSWERLINE_SECRET", "ANSWERLINE_API_KEY", "KOLTRIX_SECRET", "KOLTRIX_API_KEY"))
-	for _, secret := range secrets {
-		if len(environment[secret]) < source.MinSecret {
-			t.Errorf("%s is not set, or too short to be taken", secret)
+	for _, service := range []string{"ingress", "processor", "reconciler", "catchwater"} {
+		environment := environmentOf(project.Services[service])
+		configure(t, service, environment, append(secrets, "ANSWERLINE_SECRET", "ANSWERLINE_API_KEY", "KOLTRIX_SECRET", "KOLTRIX_API_KEY"))
+		for _, secret := range secrets {
+			if len(environment[secret]) < source.MinSecret {
+				t.Errorf("%s: %s is not set, or too short to be taken", service, secret)
+			}
 		}
 	}
 }

@@ -50,7 +50,7 @@ func TestComposeDemo(t *testing.T) {
 		"ingress:8080", ingress, "0.0.0.0:8080", ingress, "simulator:8090", simulator, "0.0.0.0:8090", simulator,
 		"0.0.0.0:8180", freeAddress(t), "0.0.0.0:8182", freeAddress(t), "0.0.0.0:8183", freeAddress(t), "0.0.0.0:8190", freeAddress(t))
 	d.build(t)
-	runSetup(t, project, volume, d.here.Replace(project.Configs["sources"].Content))
+	runSetup(t, project, volume, d.here.Replace(sourcesText(t, project)))
 	db := startPostgres(t, dir, postgres, filepath.Join(volume, "passwords", "owner"))
 	startNATS(t, dir, nats)
 

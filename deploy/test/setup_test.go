@@ -10,17 +10,16 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 )
 
-// runSetup runs what the one-shot setup does, in a folder instead of the volume.
+// runSetup runs what the one-shot setup does, in a folder instead of the volume,
+// and with other sources.
 func runSetup(t *testing.T, project *types.Project, volume, sources string) {
 	t.Helper()
 	setup := project.Services["setup"]
-	file := filepath.Join(t.TempDir(), "sources.yaml")
-	if err := os.WriteFile(file, []byte(sources), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	script := strings.NewReplacer("/etc/catchwater", volume, setup.Configs[0].Target, file).Replace(setup.Command[0])
+	script := strings.ReplaceAll(setup.Command[0], "/etc/catchwater", volume)
 	args := append(setup.Entrypoint[1:], "chown() { :; }\n"+script) // to the containers' user, which takes root
-	if out, err := exec.CommandContext(t.Context(), setup.Entrypoint[0], args...).CombinedOutput(); err != nil {
+	cmd := exec.CommandContext(t.Context(), setup.Entrypoint[0], args...)
+	cmd.Env = append(os.Environ(), "SOURCES="+sources)
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 }
@@ -30,10 +29,11 @@ func runSetup(t *testing.T, project *types.Project, volume, sources string) {
 func TestComposeSetup(t *testing.T) {
 	t.Parallel()
 	project := loadCompose(t, "docker-compose.yml")
+	sources := sourcesText(t, project)
 	volume := filepath.Join(t.TempDir(), "etc")
 	passwords := func() map[string]string {
 		t.Helper()
-		runSetup(t, project, volume, project.Configs["sources"].Content)
+		runSetup(t, project, volume, sources)
 		found := make(map[string]string)
 		for _, role := range []string{"owner", "catchwater_ingress", "catchwater_processor", "catchwater_reconciler"} {
 			file := filepath.Join(volume, "passwords", role)
@@ -66,8 +66,8 @@ func TestComposeSetup(t *testing.T) {
 			t.Errorf("the second time gives %s another password", role)
 		}
 	}
-	copied, err := os.ReadFile(filepath.Join(volume, "catchwater.yaml"))
-	if err != nil || string(copied) != project.Configs["sources"].Content {
-		t.Errorf("the sources are not copied: %v", err)
+	written, err := os.ReadFile(filepath.Join(volume, "catchwater.yaml"))
+	if err != nil || string(written) != sources {
+		t.Errorf("the sources are not written as they are given: %v", err)
 	}
 }
