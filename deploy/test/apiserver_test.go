@@ -61,7 +61,11 @@ ingress: {route: {enabled: true, className: nginx, host: hooks.example.org, tlsS
 nats: {credentialsSecret: catchwater-nats}
 `
 	documents := make(map[string][]byte)
-	for name, text := range renderText(t, values) {
+	rendered, err := renderText(t, loadChart(t), values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range rendered {
 		if strings.HasSuffix(name, ".yaml") {
 			documents[name] = []byte(text)
 		}

@@ -105,9 +105,9 @@ func loadChart(t *testing.T) *chart.Chart {
 	return loaded
 }
 
-// renderText returns the chart's manifests by template, with values (YAML) in
-// the place of its own, and one source when they have none.
-func renderText(t *testing.T, values string) map[string]string {
+// renderText returns a chart's manifests by template, with values (YAML) in the
+// place of its own, and one source when they have none.
+func renderText(t *testing.T, loaded *chart.Chart, values string) (map[string]string, error) {
 	t.Helper()
 	given := make(map[string]any)
 	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
@@ -118,16 +118,11 @@ func renderText(t *testing.T, values string) map[string]string {
 			"preset": "answerline", "secrets": []any{map[string]any{"file": "/etc/catchwater/secrets/answers"}},
 		}}
 	}
-	loaded := loadChart(t)
 	all, err := util.ToRenderValues(loaded, given, releaseOptions, nil)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	rendered, err := engine.Engine{Strict: true}.RenderWithContext(t.Context(), loaded, all)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rendered
+	return engine.Engine{Strict: true}.RenderWithContext(t.Context(), loaded, all)
 }
 
 // TestValuesThatAreRefused asks that what the chart does not know, or what cannot
@@ -162,8 +157,17 @@ type manifests struct {
 
 func render(t *testing.T, values string) manifests {
 	t.Helper()
-	m := manifests{values: loadChart(t).Values}
-	for name, text := range renderText(t, values) {
+	return renderChart(t, loadChart(t), values)
+}
+
+func renderChart(t *testing.T, loaded *chart.Chart, values string) manifests {
+	t.Helper()
+	rendered, err := renderText(t, loaded, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := manifests{values: loaded.Values}
+	for name, text := range rendered {
 		if strings.HasSuffix(name, ".yaml") {
 			m.objects = append(m.objects, decode(t, name, []byte(text))...)
 		}
