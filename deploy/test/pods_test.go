@@ -3,8 +3,8 @@ package test
 import (
 	"net/url"
 	"path"
+	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -206,21 +206,69 @@ func TestGracePeriods(t *testing.T) {
 	}
 }
 
-// TestTheMigrationIsAJobOfItsOwn has a changed version or a raised number of
-// passwords make another Job, since one cannot be changed.
+// TestGracePeriodsFollowSettings has grace periods grow with what is set, and
+// those that are given refused when they are too short.
+func TestGracePeriodsFollowSettings(t *testing.T) {
+	const effects = "sources: {answers: {preset: answerline, effects: [{name: a, timeout: 4m30s}, {name: b, timeout: 1500ms}, {name: c}]}, code: {preset: github}}\n"
+	for _, c := range []struct {
+		values, name string
+		least        int64 // seconds; 0: refused
+	}{
+		{"{ingress: {env: {CATCHWATER_DRAIN_TIMEOUT: 1m30s, CATCHWATER_DRAIN_DELAY: 5s}}}", "ingress", 10 + 90 + 5 + 2 + 5},
+		{"{ingress: {grace: 60}}", "ingress", 60},
+		{"{ingress: {grace: 30}}", "ingress", 0},
+		{"{ingress: {grace: 60, env: {CATCHWATER_DRAIN_TIMEOUT: 60s}}}", "ingress", 0},
+		{"{ingress: {env: {CATCHWATER_DRAIN_TIMEOUT: soon}}}", "ingress", 0},
+		{effects, "processor", 270 + 5},
+		{effects + "processor: {grace: 60}", "processor", 0},
+		{effects + "processor: {grace: 400}", "processor", 400},
+		{"{processor: {env: {CATCHWATER_BATCH_TIMEOUT: 28s}}}", "processor", 28 + 5},
+		{"{reconciler: {grace: 10}}", "reconciler", 0},
+	} {
+		if c.least == 0 {
+			if _, err := renderText(t, loadChart(t), c.values); err == nil || !strings.Contains(err.Error(), c.name) {
+				t.Errorf("%s: %v, want an error about %s", c.values, err, c.name)
+			}
+			continue
+		}
+		pod := named[*apps.Deployment](t, render(t, c.values), release+"-"+c.name).Spec.Template.Spec
+		if grace := *pod.TerminationGracePeriodSeconds; grace < c.least {
+			t.Errorf("%s: %s has %d s to stop, want %d or more", c.values, c.name, grace, c.least)
+		}
+	}
+}
+
+// TestTheMigrationIsAJobOfItsOwn has a raised number of passwords, and whatever
+// its pods are made of, make another Job, since one cannot be changed: not by
+// another version of the chart either.
 func TestTheMigrationIsAJobOfItsOwn(t *testing.T) {
-	names := make(map[string]bool)
-	for n, values := range []string{"{}", "{image: {tag: 2.0.0}}", "{database: {passwords: 2}}", "{ingress: {maxReplicas: 20}}"} {
-		jobs := all[*batch.Job](render(t, values))
+	templates := make(map[string]core.PodTemplateSpec)
+	job := func(m manifests) string {
+		jobs := all[*batch.Job](m)
 		if len(jobs) != 1 {
 			t.Fatalf("there are %d jobs", len(jobs))
 		}
-		names[jobs[0].Name+strconv.Itoa(n/3)] = true
-		if n == 3 && !names[jobs[0].Name+"0"] {
-			t.Error("a change that is none of the migration's makes another Job")
+		name, template := jobs[0].Name, jobs[0].Spec.Template
+		if former, ok := templates[name]; ok && !reflect.DeepEqual(former, template) {
+			t.Errorf("two Jobs are called %s and are not the same", name)
+		}
+		templates[name] = template
+		return name
+	}
+	first := job(render(t, "{}"))
+	for _, values := range []string{
+		"{image: {tag: 2.0.0}}", "{image: {pullSecrets: [{name: registry}]}}", "{database: {passwords: 2}}", "{database: {host: elsewhere}}",
+	} {
+		if job(render(t, values)) == first {
+			t.Errorf("%s makes no other Job", values)
 		}
 	}
-	if len(names) != 4 {
-		t.Errorf("changes of version and passwords do not each make a Job: %v", names)
+	if job(render(t, "{ingress: {maxReplicas: 20}}")) != first {
+		t.Error("a change that is none of the migration's makes another Job")
 	}
+	next := *loadChart(t)
+	metadata := *next.Metadata
+	metadata.Version = "99.0.0"
+	next.Metadata = &metadata
+	job(renderChart(t, &next, "{}"))
 }

@@ -76,3 +76,23 @@ topologySpreadConstraints:
     matchLabelKeys: [pod-template-hash]
 {{- end }}
 {{- end }}
+
+{{/* A duration, such as 1m30s, as seconds, rounded up. */}}
+{{- define "catchwater.seconds" -}}
+{{- $epoch := toDate "2006-01-02 MST" "1970-01-01 UTC" -}}
+{{- $epoch | mustDateModify (toString .) | mustDateModify "999ms" | unixEpoch -}}
+{{- end }}
+
+{{/*
+Seconds that a service's pods have to stop in. Takes a dict:
+  name    the service
+  given   its grace in the values, or 0
+  needed  seconds that it may take
+  spare   seconds more
+*/}}
+{{- define "catchwater.grace" -}}
+{{- if and .given (le (int .given) (int .needed)) -}}
+{{- fail (printf "%s.grace: %v seconds are too few: the service may take %v to stop. Give more, or 0 to have it derived" .name .given .needed) -}}
+{{- end -}}
+{{- .given | default (add .needed .spare) -}}
+{{- end }}
