@@ -180,6 +180,42 @@ func TestTracesAreLetOut(t *testing.T) {
 	}
 }
 
+// TestTheBrokerIsReached holds the ports in the broker's address, said or not, to
+// what the network policies let out.
+func TestTheBrokerIsReached(t *testing.T) {
+	for address, want := range map[string]string{
+		"nats://nats:4222": "4222", "nats://10.0.0.1": "4222", "tls://a.example.org:4443/": "4443",
+		"nats://a:4222, nats://b:5222,nats://c:4222": "4222 5222",
+	} {
+		m := render(t, "nats: {url: \""+address+"\"}")
+		for _, service := range []string{"ingress", "processor", "reconciler"} {
+			var ports []string
+			for _, port := range named[*networking.NetworkPolicy](t, m, release+"-"+service+"-out").Spec.Egress[0].Ports {
+				ports = append(ports, port.Port.String())
+			}
+			if strings.Join(ports, " ") != want {
+				t.Errorf("%s: %s is let out to ports %v", address, service, ports)
+			}
+		}
+	}
+}
+
+// TestKEDAEncryptsAsTheServicesDo has KEDA, which has only the authorities of its
+// image, ask for as much of the connection as it can.
+func TestKEDAEncryptsAsTheServicesDo(t *testing.T) {
+	for values, want := range map[string]string{
+		"{}": "require", "{database: {caSecret: \"\"}}": "verify-full",
+		"{database: {sslmode: disable, caSecret: \"\"}}": "disable", "{database: {sslmode: disable}}": "disable",
+		"{database: {sslmode: require}}": "require",
+	} {
+		for _, trigger := range named[*keda.ScaledObject](t, render(t, values), release+"-processor").Spec.Triggers {
+			if got, ok := trigger.Metadata["sslmode"]; ok && got != want {
+				t.Errorf("%s: KEDA has sslmode %s, want %s", values, got, want)
+			}
+		}
+	}
+}
+
 // TestTheProcessorScales holds both of KEDA's triggers to what there is: the
 // stream and the consumer by their names, the rows by the query itself, run as
 // the role that KEDA logs in with.
