@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -153,9 +155,17 @@ func (b *bench) compareBroker(ctx context.Context, lasting time.Duration) error 
 	return there()
 }
 
-// makeStreams lets a processor make the broker's streams: without them the broker
-// would refuse what it is told.
+// makeStreams gives the broker an empty store, since nobody has taken what earlier
+// loads told it and it may be full, and lets a processor make its streams: without
+// them the broker would refuse what it is told.
 func (b *bench) makeStreams() error {
+	b.nats.stop()
+	if err := os.RemoveAll(filepath.Join(b.dir, "nats")); err != nil {
+		return err
+	}
+	if err := b.startBroker(); err != nil {
+		return err
+	}
 	processor, err := b.service("processor")
 	if err != nil {
 		return err
