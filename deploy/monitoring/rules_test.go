@@ -66,6 +66,24 @@ func TestEveryAlertSaysWhatToDo(t *testing.T) {
 	}
 }
 
+// TestPostgresRulesAreRead reads the rules about Postgres, which the chart does not
+// have, as Prometheus does.
+func TestPostgresRulesAreRead(t *testing.T) {
+	manifest, err := os.ReadFile(root + "/deploy/postgres/monitoring.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rule, _ := strings.Cut(string(manifest), "kind: PrometheusRule")
+	_, groups, _ := strings.Cut(rule, "\nspec:\n")
+	read, errs := rulefmt.Parse([]byte(strings.ReplaceAll("\n"+groups, "\n  ", "\n")), false, model.UTF8Validation, promQL, slog.New(slog.DiscardHandler))
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	if len(read.Groups) != 1 || len(read.Groups[0].Rules) == 0 {
+		t.Fatalf("there are no rules:\n%s", groups)
+	}
+}
+
 // TestTheRunbookIsAboutTheAlerts wants an entry for each alert, in their order,
 // that says what it means, what to look at and what to do, and no other.
 func TestTheRunbookIsAboutTheAlerts(t *testing.T) {

@@ -1,11 +1,14 @@
 package test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	prometheus "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	networking "k8s.io/api/networking/v1"
 
 	core "k8s.io/api/core/v1"
@@ -140,6 +143,26 @@ func TestPostgresLosesNothing(t *testing.T) {
 	}
 }
 
+// TestPostgresIsWatched holds what Prometheus scrapes to the cluster's pods, and
+// the rules to names of the cluster's.
+func TestPostgresIsWatched(t *testing.T) {
+	c := named[*cluster](t, readManifests(t, "postgres", "cluster.yaml"), "catchwater-postgres")
+	watched := readManifests(t, "postgres", "monitoring.yaml")
+	scraped := named[*prometheus.PodMonitor](t, watched, c.Name)
+	if !selects(t, &scraped.Spec.Selector, map[string]string{"cnpg.io/cluster": c.Name}) || *scraped.Spec.PodMetricsEndpoints[0].Port != "metrics" {
+		t.Errorf("the servers are not scraped: %+v", scraped.Spec)
+	}
+	rules := named[*prometheus.PrometheusRule](t, watched, c.Name)
+	for _, rule := range rules.Spec.Groups[0].Rules {
+		if !strings.Contains(rule.Expr.String(), c.Name+"-[0-9]+") {
+			t.Errorf("%s looks at other servers as well: %s", rule.Alert, rule.Expr.String())
+		}
+		if rule.Alert == "CatchwaterPostgresReplicasMissing" && !strings.HasSuffix(rule.Expr.String(), fmt.Sprintf("< %d", c.Spec.Instances-1)) {
+			t.Errorf("there are %d servers, and %s", c.Spec.Instances, rule.Expr.String())
+		}
+	}
+}
+
 // TestNATSIsAClusterOfThree holds the values for NATS' chart to what the services
 // are told.
 func TestNATSIsAClusterOfThree(t *testing.T) {
@@ -175,8 +198,11 @@ func TestNATSIsAClusterOfThree(t *testing.T) {
 		} `json:"podTemplate"`
 		PromExporter struct {
 			Enabled    bool
-			PodMonitor struct{ Enabled bool } `json:"podMonitor"`
-			Merge      core.Container
+			PodMonitor struct {
+				Enabled bool
+				Merge   prometheus.PodMonitor
+			} `json:"podMonitor"`
+			Merge core.Container
 		} `json:"promExporter"`
 		Reloader            struct{ Merge core.Container }
 		NATSBox             struct{ Enabled bool } `json:"natsBox"`

@@ -53,6 +53,7 @@ var kinds = map[string]func() object{
 	"keda.sh/v1alpha1/ScaledObject":           func() object { return &keda.ScaledObject{} },
 	"keda.sh/v1alpha1/TriggerAuthentication":  func() object { return &keda.TriggerAuthentication{} },
 	"monitoring.coreos.com/v1/ServiceMonitor": func() object { return &monitoring.ServiceMonitor{} },
+	"monitoring.coreos.com/v1/PodMonitor":     func() object { return &monitoring.PodMonitor{} },
 	"monitoring.coreos.com/v1/PrometheusRule": func() object { return &monitoring.PrometheusRule{} },
 	"postgresql.cnpg.io/v1/Cluster":           func() object { return &cluster{} },
 	"postgresql.cnpg.io/v1/ScheduledBackup":   func() object { return &scheduledBackup{} },
