@@ -272,6 +272,9 @@ values ('mail', 'k1', 'crm', 1, now(), 'given_up', 20, null, 'the answer is 500:
 	if out := onDatabase(t, url, "effects", "list", "--state", "given_up"); !strings.Contains(out, "k1") || !strings.Contains(out, "the answer is 500") || strings.Contains(out, "k2") {
 		t.Error(out)
 	}
+	if out := onDatabase(t, url, "effects", "list", "--limit", "2"); !strings.Contains(out, "… more: --limit") || strings.Contains(out, "k1") {
+		t.Error(out)
+	}
 	if out := onDatabase(t, url, "effects", "show", "1"); !strings.Contains(out, `"id":1,`) || !strings.Contains(out, long) {
 		t.Error(out)
 	}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/catchwater/catchwater/pkg/effects"
@@ -31,26 +30,26 @@ type effectsListCommand struct {
 }
 
 func (c effectsListCommand) Run(ctx context.Context, s *settings, out output, hints hints) error {
-	if c.Limit < 1 {
-		return fmt.Errorf("--limit is %d: use at least 1", c.Limit)
+	if err := checkList(c.Limit, 0); err != nil {
+		return err
 	}
 	conn, err := s.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close(ctx)
-	entries, err := effects.List(ctx, conn, effects.Filter{State: effects.State(c.State), Source: c.Source, Name: c.Name}, c.Limit)
+	entries, err := effects.List(ctx, conn, effects.Filter{State: effects.State(c.State), Source: c.Source, Name: c.Name}, c.Limit+1)
 	if err != nil {
 		return err
 	}
 	if len(entries) == 0 {
 		hints.unknownEffect(s, c.Source, c.Name)
 	}
+	entries, more := limited(entries, c.Limit)
 	if c.JSON {
 		return printJSON(out, entries)
 	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tSOURCE\tEFFECT\tEVENT KEY\tCREATED\tSTATE\tATTEMPTS\tNEXT\tLAST ERROR")
+	table := newTable(out, "ID", "SOURCE", "EFFECT", "EVENT KEY", "CREATED", "STATE", "ATTEMPTS", "NEXT", "LAST ERROR")
 	for _, e := range entries {
 		next := "-"
 		switch {
@@ -59,10 +58,9 @@ func (c effectsListCommand) Run(ctx context.Context, s *settings, out output, hi
 		case e.NextAttemptAt != nil:
 			next = e.NextAttemptAt.Format(time.DateTime)
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%.60s\t%s\t%s\t%d\t%s\t%.80s\n", e.ID, e.Source, e.Name, e.EventKey,
-			e.CreatedAt.Format(time.DateTime), e.State, e.Attempts, next, or(e.LastError, "-"))
+		table.row(e.ID, e.Source, e.Name, e.EventKey, e.CreatedAt, e.State, e.Attempts, next, or(e.LastError, "-"))
 	}
-	return table.Flush()
+	return table.end(more)
 }
 
 type effectsShowCommand struct {
